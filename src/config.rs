@@ -1,22 +1,14 @@
-//! The resolved configuration: every default filled in, every name checked. The parsers are in
-//! `config/`.
+//! The configuration: read from a file, or made of flags, with every default filled in and every
+//! name checked.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use lockwatch_judge::spec::{StoreSpec, TaskSpec, WatchSpec};
-use lockwatch_watch::redis::RedisKind;
-use lockwatch_watch::redis::store::Store;
 pub use lockwatch_watch::redis::store::{
     AllowedHost, Cluster as ClusterConfig, HostPort, Peers, Sentinels as SentinelConfig, Servers,
 };
 use serde_yaml::{Mapping, Value};
-
-use crate::paths::Links;
 
 mod block;
 mod document;
@@ -30,6 +22,7 @@ mod mistake;
 mod peers;
 mod place;
 mod redises;
+mod resolved;
 mod roles;
 pub mod schema;
 mod secret;
@@ -46,8 +39,11 @@ pub use guard::{GuardConfig, Heartbeat, RESTARTS};
 pub(crate) use labels::OURS;
 pub use labels::{AGENT_LABELS, SITE_LABELS};
 pub use locate::Position;
+pub use login::{Login, PasswordSource};
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
+pub(crate) use resolved::ms;
+pub use resolved::{Config, Endpoint, RedisConfig};
 pub(crate) use secret::{SECRET_BYTES_MAX, exposed};
 pub use secret::{Secret, SecretError};
 pub use tls::{Tls, TlsConfig, TlsFiles};
@@ -59,102 +55,6 @@ use crate::text::marks::{IS_UTF_16, after_mark};
 /// Maximum size of a configuration file in bytes. It bounds memory when the path names something
 /// else.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-
-/// A complete configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The Redis stores, sorted by name. A task's `StoreIndex` is a position in this list.
-    pub redises: Vec<RedisConfig>,
-    /// Names of the per-task labels, as configured.
-    pub label_names: Vec<Arc<str>>,
-    /// Where people reach what alerts point to.
-    pub links: Links,
-    /// The tasks, in the order of the file.
-    pub tasks: Vec<Arc<TaskSpec>>,
-    /// How guards run them, by the names of tasks that say so.
-    pub guards: BTreeMap<Arc<str>, GuardConfig>,
-}
-
-/// One named Redis store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisConfig {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its servers, and how the deciding one is found.
-    pub servers: Servers,
-    /// Database number.
-    pub db: u32,
-    /// Credentials for its servers.
-    pub login: Login,
-    /// Credentials for its Sentinels.
-    pub sentinel_login: Login,
-    /// How the connections to all of them are protected; `None`: plain TCP, or a Unix socket.
-    pub tls: Option<TlsConfig>,
-    /// Pause between two sweeps.
-    pub interval: Duration,
-    /// A reply older than this is discarded as evidence.
-    pub timeout: Duration,
-    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
-    pub assume_master: bool,
-    /// Whether the deciding servers are asked to announce changes of keys.
-    pub wake_ups: bool,
-    /// Credentials for writing switches, which the agent never uses; `None`: nobody may.
-    pub want: Option<Login>,
-    /// Whether users that have logged in may flip their switches on the page.
-    pub want_on_page: bool,
-}
-
-/// User name and source of the password.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Login {
-    /// ACL user; `None`: the default user.
-    pub username: Option<String>,
-    /// Source of the password, read at every connect.
-    pub password: Option<PasswordSource>,
-    /// How long the server lets a login live; `None`: for ever.
-    pub max_age: Option<Duration>,
-}
-
-impl Login {
-    /// How old it may become before it is renewed. The rest is for attempts that fail.
-    pub fn renew_after(&self) -> Option<Duration> {
-        self.max_age.map(|max_age| max_age * 3 / 4)
-    }
-}
-
-/// One server as it is dialled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Its address.
-    pub at: HostPort,
-    /// Database number.
-    pub db: u32,
-    /// Credentials.
-    pub login: Login,
-    /// How the connection is protected; `None`: plain TCP, or a Unix socket.
-    pub tls: Option<Tls>,
-    /// Maximum wait for a reply.
-    pub timeout: Duration,
-    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
-    pub assume_master: bool,
-    /// Whether to send `READONLY`, so that a replica in a cluster answers for the keys that it
-    /// replicates.
-    pub readonly: bool,
-    /// Whether it is to be a Sentinel.
-    pub is_sentinel: bool,
-}
-
-/// Source of a password. It is read at every connect, so that a rotated password takes effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PasswordSource {
-    /// The first line of a file.
-    File(PathBuf),
-    /// An environment variable.
-    Env(String),
-    /// The first line that a program writes to its standard output: the program and its
-    /// arguments.
-    Command(Vec<String>),
-}
 
 /// One lock, given on the command line instead of in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,23 +71,11 @@ pub struct SingleLock {
     pub username: Option<String>,
     /// Source of the password.
     pub password: Option<PasswordSource>,
-    /// What TLS needs beside the URL.
+    /// What TLS needs in addition to the URL.
     pub tls: Option<TlsConfig>,
 }
 
 impl Config {
-    /// Replaces each task that equals one of `before` by that shared instance. The history keeps
-    /// tasks alive for long, and would hold one copy per reload.
-    pub fn share(&mut self, before: &[Arc<TaskSpec>]) {
-        let before: BTreeMap<&str, &Arc<TaskSpec>> =
-            before.iter().map(|task| (&*task.name, task)).collect();
-        for task in &mut self.tasks {
-            if let Some(old) = before.get(&*task.name).copied().filter(|old| *old == task) {
-                *task = Arc::clone(old);
-            }
-        }
-    }
-
     /// Reads the file `path`.
     ///
     /// # Errors
@@ -234,82 +122,6 @@ impl Config {
             _ => Err(mistakes.into_flag_errors(flag_of)),
         }
     }
-
-    /// Refuses switches on the page for which nobody can log in. `has_login`: the web file has
-    /// users.
-    ///
-    /// # Errors
-    /// The fields that ask for it.
-    pub fn check_login(&self, source: &str, has_login: bool) -> Result<(), ConfigErrors> {
-        let asking = self.redises.iter().filter(|redis| redis.want_on_page && !has_login);
-        let fields = asking.map(|redis| format!("redis.{}.want.page", redis.name)).collect();
-        let message = "needs to know who flips a switch: give the agent a web file with \
-                       `basic_auth_users` (--web.config.file), or leave `page` out";
-        ConfigErrors::of_fields(source, fields, message).map_or(Ok(()), Err)
-    }
-
-    /// The part that `judge` needs. `epoch` counts the reloads.
-    pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
-        let redis_spec = |redis: &RedisConfig| StoreSpec {
-            name: Arc::clone(&redis.name),
-            kind: redis.servers.kind().name().into(),
-            authority: redis.servers.kind().authority(),
-            addresses: redis.servers.configured().iter().map(|at| at.to_string().into()).collect(),
-            db: redis.db,
-            interval_ms: ms(redis.interval),
-            timeout_ms: ms(redis.timeout),
-        };
-        WatchSpec {
-            stores: self.redises.iter().map(redis_spec).collect(),
-            tasks: self.tasks.clone(),
-            epoch,
-        }
-    }
-}
-
-impl RedisConfig {
-    /// What a watcher needs to know of it. It holds no secret.
-    pub fn store(&self) -> Store {
-        Store {
-            name: Arc::clone(&self.name),
-            servers: self.servers.clone(),
-            db: self.db,
-            interval_ms: ms(self.interval),
-            timeout_ms: ms(self.timeout),
-            assume_master: self.assume_master,
-            wake_ups: self.wake_ups,
-        }
-    }
-
-    /// One of its servers as it is dialled.
-    pub fn endpoint(&self, at: HostPort) -> Endpoint {
-        Endpoint {
-            tls: self.tls_of(&at),
-            at,
-            db: self.db,
-            login: self.login.clone(),
-            timeout: self.timeout,
-            assume_master: self.assume_master,
-            readonly: self.servers.kind() == RedisKind::Cluster,
-            is_sentinel: false,
-        }
-    }
-
-    /// One of its Sentinels as it is dialled.
-    pub fn sentinel_endpoint(&self, at: HostPort) -> Endpoint {
-        let login = self.sentinel_login.clone();
-        Endpoint { login, is_sentinel: true, ..self.endpoint(at) }
-    }
-
-    /// How the connection to one of its servers is protected.
-    pub fn tls_of(&self, at: &HostPort) -> Option<Tls> {
-        self.tls.as_ref().map(|tls| tls.of(at, &self.servers))
-    }
-}
-
-/// Whole milliseconds. Configured durations stay far below the range of `u64`.
-pub(crate) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Why the text of a file cannot be used.

@@ -11,21 +11,19 @@ mod tests;
 mod wire;
 mod writer;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use lockwatch_judge::input::{Input, Outcome, Topology};
+use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::reading::{ClaimsReading, Parts, SwitchesReading};
-use lockwatch_judge::spec::{StoreIndex, WatchSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use wire::Missing;
-use writer::Writer;
+pub use writer::RecordOptions;
+use writer::{InForce, Message, Writer};
 
 /// Maximum size of the inputs in the queue in bytes, approximately. It bounds the agent's memory
 /// while the disk is slow.
@@ -37,28 +35,6 @@ const READING_BYTES: u64 = 320;
 const ENTRY_BYTES: u64 = 96;
 /// Maximum time that the agent waits for the disk when it ends.
 const DRAIN: Duration = Duration::from_secs(3);
-
-/// Where and how much to record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordOptions {
-    /// The folder.
-    pub folder: PathBuf,
-    /// Maximum size of all files in the folder together, in bytes.
-    pub max_bytes: u64,
-}
-
-/// A message to the writer thread.
-#[derive(Debug)]
-struct Message {
-    at: Mono,
-    wall: AgentWall,
-    /// The inputs that were dropped because the queue was full.
-    missing: Option<Missing>,
-    /// The dropped inputs that stay in force, such as a configuration: they are delivered late.
-    late: Vec<Input>,
-    input: Input,
-    weight: u64,
-}
 
 /// Writes inputs to files. Dropping it writes what is still queued.
 #[derive(Debug)]
@@ -76,13 +52,6 @@ pub struct Recorder {
 struct Backlog {
     missing: Option<Missing>,
     in_force: InForce,
-}
-
-/// The inputs that stay in force until others replace them.
-#[derive(Debug, Default)]
-struct InForce {
-    config: Option<Arc<WatchSpec>>,
-    topologies: BTreeMap<StoreIndex, Topology>,
 }
 
 impl Recorder {
@@ -136,26 +105,6 @@ impl Backlog {
 
     fn take(self) -> (Option<Missing>, Vec<Input>) {
         (self.missing, self.in_force.inputs().collect())
-    }
-}
-
-impl InForce {
-    fn update(&mut self, input: &Input) {
-        match input {
-            Input::Config(config) => {
-                self.config = Some(Arc::clone(config));
-                self.topologies.clear();
-            }
-            Input::Topology(topology) => {
-                self.topologies.insert(topology.store, topology.clone());
-            }
-            Input::Sample(_) | Input::Node(_) | Input::Tick => {}
-        }
-    }
-
-    fn inputs(&self) -> impl Iterator<Item = Input> {
-        let topologies = self.topologies.values().cloned().map(Input::Topology);
-        self.config.clone().map(Input::Config).into_iter().chain(topologies)
     }
 }
 

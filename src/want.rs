@@ -1,4 +1,4 @@
-//! Switches a task on or off for one user, and tells who wants it. With `hold` and the demo this is
+//! Switches a task on or off for one user, and shows who wants it. With `hold` and the demo this is
 //! the only code that writes to Redis, and it writes nothing but one user's switch.
 //!
 //! What is there is read first, by the agent's own questions. From that reading and the
@@ -15,7 +15,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lockwatch_judge::reading::{Switch, Unknown};
+use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{Codec, TaskSpec};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
@@ -29,25 +29,11 @@ use board::{Board, Fault};
 use lockwatch_watch::command;
 use plan::{Mine, Write};
 pub use source::{Source, source};
+pub use values::Wish;
+pub use words::Outcome;
 
 /// How many servers of a cluster are asked, each because the one before names it for the key.
 const MOVES: usize = 5;
-
-/// What a user wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// The task is to run.
-    On,
-    /// It is not to run for this user.
-    Off,
-}
-
-impl Wish {
-    /// Whether a switch says so.
-    fn is(self, switch: &Switch) -> bool {
-        matches!((self, switch), (Wish::On, Switch::On) | (Wish::Off, Switch::Off))
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -58,37 +44,6 @@ pub struct Asked<'a> {
     pub user: Option<&'a [u8]>,
     /// What this user wants; `None`: only look.
     pub wish: Option<Wish>,
-}
-
-/// What is there, and what was done.
-#[derive(Debug)]
-pub struct Outcome {
-    task: String,
-    store: String,
-    source: Source,
-    codec: Codec,
-    user: Option<Vec<u8>>,
-    mine: Option<Mine>,
-    wish: Option<Wish>,
-    changed: bool,
-    board: Board,
-}
-
-impl Outcome {
-    /// Whether a switch was written.
-    pub fn is_changed(&self) -> bool {
-        self.changed
-    }
-
-    /// For people.
-    pub fn text(&self) -> String {
-        words::text(self)
-    }
-
-    /// The same as one line of JSON.
-    pub fn json(&self) -> String {
-        words::json(self).to_string() + "\n"
-    }
 }
 
 /// Looks at the switches of a task, and sets one of them if that is asked.

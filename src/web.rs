@@ -17,14 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::blocking;
 use crate::config::ConfigErrors;
 use crate::config::web::WebConfig;
-use bucket::Bucket;
-use files::Loaded;
+pub use files::Door;
 pub use logins::{Access, Credentials, Logins};
 pub use weaker::weaker;
 
@@ -41,17 +39,6 @@ pub struct Web {
     put: Arc<watch::Sender<Arc<Door>>>,
     /// The checks of passwords.
     pub logins: Arc<Logins>,
-}
-
-/// One version of the web file.
-#[derive(Debug)]
-pub struct Door {
-    /// What it says.
-    pub config: WebConfig,
-    /// TLS; `None`: plain HTTP.
-    pub tls: Option<Arc<ServerConfig>>,
-    bucket: Option<Bucket>,
-    loaded: Loaded,
 }
 
 /// Checks the file without serving anything, and returns what it says.
@@ -114,13 +101,6 @@ impl Web {
             tracing::warn!("{path}: {warning}");
         }
         self.put.send_replace(Arc::new(door));
-    }
-}
-
-impl Door {
-    /// Whether one more request may be answered now.
-    pub fn has_room(&self) -> bool {
-        self.bucket.as_ref().is_none_or(Bucket::take)
     }
 }
 

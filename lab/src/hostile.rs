@@ -169,7 +169,7 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -
         name,
         outcome.rss_max as f64 / MB,
         outcome.files_max,
-        outcome.told,
+        outcome.totals,
         quantile(&outcome.pages_ms, 0.5),
         quantile(&outcome.pages_ms, 1.0),
         outcome.pages_failed,

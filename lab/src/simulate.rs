@@ -20,7 +20,7 @@ const BURST: usize = 5_000;
 /// Duration of that pause: a disk writes so many inputs in less.
 const BREATH: Duration = Duration::from_millis(60);
 /// Interval of progress reports.
-const TOLD_EVERY: Duration = Duration::from_secs(30);
+const PRINTED_EVERY: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         |seed: &u64| args.kind.is_none_or(|kind| Plan::new(*seed, 0, Shape::Any).kind() == kind);
     let seeds: Vec<u64> = seeds.filter(wanted).collect();
     let count = seeds.len();
-    let (began, mut told_at) = (Instant::now(), Instant::now());
+    let (began, mut printed_at) = (Instant::now(), Instant::now());
     let (mut coverage, mut hours, mut failures, mut done, mut to_record) =
         (Coverage::default(), 0.0, 0, 0_u64, None);
     each(
@@ -87,8 +87,8 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
                 print!("{failure}");
             }
             to_record = to_record.take().or(trial.to_record);
-            if told_at.elapsed() > TOLD_EVERY {
-                told_at = Instant::now();
+            if printed_at.elapsed() > PRINTED_EVERY {
+                printed_at = Instant::now();
                 eprintln!("{done} of {count} seeds, {failures} failed");
             }
         },
@@ -134,7 +134,7 @@ fn trial(seed: u64, args: &SimulateArgs) -> Trial {
     let outcome = simulate(&plan, false);
     let (failure, to_record) = match outcome.violations.first() {
         Some(violation) => {
-            let (text, small) = tell(&plan, violation, args);
+            let (text, small) = described(&plan, violation, args);
             (Some(text), Some(small))
         }
         None => (None, args.seed.is_some().then_some((plan, 0))),
@@ -187,7 +187,7 @@ fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
 }
 
 /// Describes how a plan fails; also returns the plan to record, and the index of the agent.
-fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Plan, usize)) {
+fn described(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Plan, usize)) {
     let Violation { at_ms, agent, check, what, .. } = violation;
     let (seed, hours) = (plan.seed, args.hours);
     let mut lines =

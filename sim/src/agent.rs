@@ -1,5 +1,5 @@
 //! A simulated agent: the real watcher and the real state, driven over virtual networks. It carries
-//! out the watcher's actions and tells it what happened, as `src/io` does with real sockets. For
+//! out the watcher's actions and reports what happened, as `src/io` does with real sockets. For
 //! each batch it also keeps what the oracle may know about it.
 
 mod net;
@@ -19,9 +19,9 @@ use lockwatch_watch::redis::store::{Cluster, HostPort, Peers, Sentinels, Servers
 use lockwatch_watch::redis::tasks::Assignment;
 use lockwatch_watch::redis::watcher::Watcher;
 
-use self::net::Wire;
+use self::net::{Net, Wire};
 use crate::event::Event;
-use crate::plan::{Plan, address};
+use crate::plan::{Plan, server_at};
 use crate::request::{BatchTruth, PartTruth};
 use crate::rng::Rng;
 use crate::server::EPOCH_MS;
@@ -30,7 +30,7 @@ use crate::world::World;
 /// The agent's monotonic clock when the world begins.
 pub(crate) const MONO_MS: u64 = 7_000_000;
 
-/// How long after another layout was told its effects may come, in milliseconds.
+/// How long after another layout was reported its effects may come, in milliseconds.
 const LAID_OUT_MS: u64 = 10_000;
 
 /// The agent's monotonic clock at a true instant.
@@ -43,8 +43,8 @@ pub(crate) fn mono(now: u64) -> Mono {
 pub(crate) enum Deed {
     /// It read, or failed to read, these tasks.
     Attempt(Attempt),
-    /// A server told it that a key has changed.
-    Told(usize, Vec<u8>),
+    /// A server announced that a key has changed.
+    Announced(usize, Vec<u8>),
     /// Its state received an input.
     Input(Mono, Input),
 }
@@ -55,7 +55,7 @@ pub(crate) struct Attempt {
     /// The server that was read; `None`: none.
     pub(crate) server: Option<usize>,
     pub(crate) standing: Standing,
-    /// Only the keys beside the locks were requested.
+    /// Only parts were requested.
     pub(crate) parts: bool,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,
@@ -86,10 +86,8 @@ pub(crate) struct Out {
     open: BTreeMap<(usize, usize), Vec<PartTruth>>,
     /// When the instants at which tasks are read last changed.
     pub(crate) rhythm_at: Mono,
-    /// When a server last told another layout of the cluster.
+    /// When a server last reported another layout of the cluster.
     laid_out_at: Mono,
-    /// Batches of several slots since the last query.
-    pub(crate) joined: u64,
 }
 
 impl Out {
@@ -112,7 +110,7 @@ impl Out {
         self.truths.remove(&number?)
     }
 
-    /// Tells the oracle what a sample is about, and what was really read for it.
+    /// Records for the oracle what a sample is about, and what was really read for it.
     fn attempt(&mut self, sample: &Sample) {
         let tasks: Vec<TaskIndex> = match &sample.outcome {
             Outcome::Read { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
@@ -160,7 +158,7 @@ pub(crate) struct Agent {
     pub(crate) state: State,
     pub(crate) out: Out,
     watcher: Watcher,
-    wires: BTreeMap<LinkId, Wire>,
+    pub(crate) net: Net,
     /// The specs in force, with the numbers of the plan.
     specs: Vec<Arc<TaskSpec>>,
     plan: Arc<Plan>,
@@ -198,10 +196,9 @@ impl Agent {
                 open: BTreeMap::new(),
                 rhythm_at: now,
                 laid_out_at: Mono(0),
-                joined: 0,
             },
             watcher: Watcher::new(assignment, Now { mono: now, wall }, seed),
-            wires: BTreeMap::new(),
+            net: Net::new(agent, life),
             specs,
             plan: Arc::clone(plan),
             wake_at: None,
@@ -228,7 +225,7 @@ impl Agent {
                 return;
             }
             Event::Link { link, event, number, .. } => self.arrived(link, *event, number, world),
-            Event::Told { link, push, .. } => self.told(link, push),
+            Event::Announced { link, push, .. } => self.announced(link, push),
             Event::Break { server, .. } => self.broke(server),
             _ => {}
         }
@@ -243,7 +240,7 @@ impl Agent {
         mut number: Option<u64>,
         world: &mut World,
     ) {
-        let Some(wire) = self.wires.get_mut(&link) else { return };
+        let Some(wire) = self.net.wires.get_mut(&link) else { return };
         match &mut event {
             driver::Event::Dialled(dialled) if wire.is_dialling() => {
                 dialled.received = self.out.now;
@@ -281,10 +278,10 @@ impl Agent {
     }
 
     /// A server or a Sentinel announces something.
-    fn told(&mut self, link: LinkId, push: Push) {
-        let Some(wire) = self.wires.get_mut(&link) else { return };
+    fn announced(&mut self, link: LinkId, push: Push) {
+        let Some(wire) = self.net.wires.get_mut(&link) else { return };
         if let (Some(server), Push::Changed(key)) = (wire.listens_to(), &push) {
-            self.out.deeds.push(Deed::Told(server, key.clone()));
+            self.out.deeds.push(Deed::Announced(server, key.clone()));
         }
         wire.inbox.push(push);
         if let Some(event) = wire.take_pushed() {
@@ -295,7 +292,7 @@ impl Agent {
     /// All connections to a server are reset. Without a batch in flight, that goes unnoticed until
     /// the next one is sent.
     fn broke(&mut self, server: usize) {
-        let wires = self.wires.iter_mut();
+        let wires = self.net.wires.iter_mut();
         let broken: Vec<LinkId> =
             wires.filter_map(|(link, wire)| wire.breaks(server).then_some(*link)).collect();
         for link in broken {
@@ -345,15 +342,15 @@ impl Agent {
         let now = Now { mono: self.out.now, wall: self.out.wall };
         while let Some(action) = self.watcher.poll(now) {
             match action {
-                Action::Dial(dial) => self.dial(dial, world),
-                Action::Send { link, commands } => self.send(link, commands, world),
+                Action::Dial(dial) => self.net.dial(dial, now, world),
+                Action::Send { link, commands } => self.net.send(link, commands, now, world),
                 Action::Hear(link) => {
-                    let pushed = self.wires.get_mut(&link).and_then(Wire::hear);
+                    let pushed = self.net.wires.get_mut(&link).and_then(Wire::hear);
                     if let Some(event) = pushed {
                         self.handle(link, event);
                     }
                 }
-                Action::Close(link) => self.close(link, world),
+                Action::Close(link) => self.net.close(link, world),
                 Action::Evidence(input) => self.out.evidence(input),
                 Action::Exchange(_) | Action::Note(_) => {}
             }
@@ -429,12 +426,6 @@ fn assignment(
 fn host_port(address: &str) -> HostPort {
     let (host, port) = address.split_once(':').unwrap_or((address, "6379"));
     HostPort { host: host.to_owned(), port: port.parse().unwrap_or(6_379) }
-}
-
-/// The server with this address.
-fn server_at(at: &str) -> Option<usize> {
-    let server = at.split(':').next()?.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)?;
-    (*address(server) == *at).then_some(server)
 }
 
 /// Draws an order of the tasks; in a quarter of the cases some are missing.

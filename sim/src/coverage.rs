@@ -63,8 +63,8 @@ pub struct Coverage {
     /// Failed attempts.
     pub failures: u64,
     /// Changes that servers reported.
-    pub told: u64,
-    /// Answers about keys beside locks on other servers.
+    pub announced: u64,
+    /// Answers about parts whose locks are on other servers.
     pub parts: u64,
     /// Answered glances at deadlines.
     pub glances: u64,
@@ -148,7 +148,7 @@ impl Coverage {
         self.snapshots += other.snapshots;
         self.answers += other.answers;
         self.failures += other.failures;
-        self.told += other.told;
+        self.announced += other.announced;
         self.parts += other.parts;
         self.glances += other.glances;
         self.joined += other.joined;
@@ -177,7 +177,7 @@ impl Coverage {
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
-        missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
+        missing.extend((self.announced == 0).then(|| "a change that is told".to_owned()));
         missing.extend(
             (self.parts == 0).then(|| "an answer of another server than the lock's".to_owned()),
         );
@@ -230,7 +230,7 @@ impl Coverage {
             self.snapshots,
             self.answers,
             self.failures,
-            self.told,
+            self.announced,
             self.parts,
             self.glances,
             self.joined,

@@ -31,7 +31,7 @@ pub(crate) enum Event {
     /// Something reaches an agent over a connection. `number`: it is about that batch.
     Link { agent: usize, life: u32, link: LinkId, event: Box<LinkEvent>, number: Option<u64> },
     /// A server or a Sentinel announces something over a connection.
-    Told { agent: usize, life: u32, link: LinkId, push: Push },
+    Announced { agent: usize, life: u32, link: LinkId, push: Push },
     /// All connections between an agent and a server break.
     Break { agent: usize, server: usize },
     /// An agent has something to do.

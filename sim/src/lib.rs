@@ -18,6 +18,7 @@ mod oracle;
 mod peers;
 mod plan;
 mod queue;
+mod replies;
 mod request;
 mod rng;
 mod run;

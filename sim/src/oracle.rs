@@ -12,19 +12,24 @@ mod facts;
 mod found;
 mod live;
 mod lost;
+mod overlap;
 mod overruns;
 mod pause;
 mod problems;
-pub(crate) mod queues;
+mod queue_facts;
+mod queues;
 mod reference;
 mod renewals;
 mod scripts;
 mod shown;
 mod soon;
 mod splits;
+mod state;
+mod turn_facts;
 mod turns;
 mod unsaid;
 mod verdict;
+mod visible;
 
 use std::sync::Arc;
 
@@ -35,110 +40,15 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::RedisKind;
 
-use crate::agent::{Attempt, MONO_MS};
+use crate::agent::Attempt;
 use crate::coverage::Coverage;
-use crate::plan::Plan;
 use crate::world::World;
-use facts::TaskFacts;
-use found::{Answer, Newest};
-use reference::Limits;
+use found::Newest;
 pub(crate) use scripts::Scripts;
-
-/// A clock that moved by this many milliseconds more than the agent's has certainly stepped. The
-/// rule counts more than a second beyond what slow answers explain, two answers take at most 6 s,
-/// and no plan draws a step between 150 ms and 12 s.
-const STEP_MS: i64 = 8_000;
-/// Tolerance in milliseconds of a deadline that is reported as the remaining time.
-const NOISE_MS: i64 = 2;
-
-/// A violated check.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// Time in milliseconds since the beginning.
-    pub at_ms: u64,
-    /// The agent concerned.
-    pub agent: usize,
-    /// The name of the check.
-    pub check: &'static str,
-    /// The output, and the true state.
-    pub what: String,
-    /// The true events shortly before, line by line.
-    pub truth: Vec<String>,
-}
-
-/// Checks one process of one agent.
-#[derive(Debug)]
-pub(crate) struct Oracle {
-    agent: usize,
-    tasks: Vec<TaskFacts>,
-    /// The lead of each server's clock at its newest good answer.
-    clocks: Vec<Option<i64>>,
-    ticked: Mono,
-    /// When the instants at which the agent reads tasks last changed.
-    pub(crate) rhythm_at: Mono,
-    kind: RedisKind,
-    interval_ms: u64,
-    timeout_ms: u64,
-    exact: bool,
-    /// When a server other than the deciding one was last seen as a master.
-    rivals_at: Option<u64>,
-    told: soon::Told,
-    /// The overruns that must be counted.
-    overruns: Vec<overruns::Owed>,
-    pub(crate) violations: Vec<Violation>,
-}
+pub(crate) use state::Oracle;
+pub use state::Violation;
 
 impl Oracle {
-    pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
-        let redis = plan.spec.stores.first();
-        Oracle {
-            agent,
-            tasks: plan
-                .spec
-                .tasks
-                .iter()
-                .zip(&plan.tasks)
-                .map(|(spec, shape)| TaskFacts::new(spec, shape, now))
-                .collect(),
-            clocks: vec![None; plan.servers],
-            ticked: Mono(MONO_MS + now),
-            rhythm_at: Mono(MONO_MS + now),
-            kind: plan.kind(),
-            interval_ms: redis.map_or(1_000, |redis| redis.interval_ms),
-            timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),
-            exact: plan.has_pexpiretime,
-            rivals_at: None,
-            told: soon::Told::default(),
-            overruns: Vec::new(),
-            violations: Vec::new(),
-        }
-    }
-
-    /// The agent has loaded its configuration again. A task that was not in the previous one starts
-    /// without any state.
-    pub(crate) fn configured<'a>(
-        &mut self,
-        spec: impl Fn(usize) -> Option<&'a TaskSpec>,
-        world: &World,
-    ) {
-        for (task, (facts, shape)) in self.tasks.iter_mut().zip(&world.plan.tasks).enumerate() {
-            let was_configured = std::mem::replace(&mut facts.is_configured, spec(task).is_some());
-            let Some(spec) = spec(task) else { continue };
-            if !was_configured {
-                *facts = TaskFacts::new(spec, shape, world.now);
-            }
-            facts.configured_at = world.now;
-            facts.limits = Limits::of(spec);
-        }
-    }
-
-    fn blame(&mut self, world: &World, check: &'static str, what: String) {
-        let names = world.plan.spec.tasks.iter();
-        let task = names.enumerate().find(|(_, spec)| what.starts_with(&format!("{}:", spec.name)));
-        let truth = world.tell(task.map(|(task, _)| task));
-        self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what, truth });
-    }
-
     /// The agent attempted a read.
     pub(crate) fn attempt(&mut self, attempt: &Attempt, world: &World) {
         let good = self.believable(attempt);
@@ -174,7 +84,7 @@ impl Oracle {
             }
             if attempt.parts {
                 let believed = if good { part } else { None };
-                self.answered_beside(*task, believed, attempt, world);
+                self.answered_parts(*task, believed, attempt, world);
                 self.tasks[*task].follow_verdict();
                 continue;
             }

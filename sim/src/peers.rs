@@ -6,7 +6,8 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
 use crate::plan::address;
-use crate::server::{Health, error};
+use crate::replies::error;
+use crate::server::Health;
 use crate::world::World;
 
 /// The answer of a Sentinel to one command.
@@ -69,7 +70,7 @@ fn layout(server: usize, world: &World) -> Reply {
     // Keys of tasks may have moved one by one. Their slots, and where a shard begins, are where the
     // owner may change.
     let mut moved = BTreeMap::new();
-    for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
+    for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.part_homes)) {
         task.keys.parts().for_each(|key| _ = moved.insert(slot(key), *at));
         moved.insert(slot(&task.keys.lock), *home);
     }
@@ -97,12 +98,12 @@ fn layout(server: usize, world: &World) -> Reply {
         [master].into_iter().chain((0..world.servers.len()).filter(same))
     };
     if !world.servers[server].has_pexpiretime {
-        let told = |(first, last, owner): (i64, i64, usize)| {
+        let shown = |(first, last, owner): (i64, i64, usize)| {
             let servers = members(owner)
                 .map(|server| Reply::Array(vec![host(server), Reply::Int(6_379), text("id")]));
             Reply::Array([Reply::Int(first), Reply::Int(last)].into_iter().chain(servers).collect())
         };
-        return Reply::Array(ranges.into_iter().map(told).collect());
+        return Reply::Array(ranges.into_iter().map(shown).collect());
     }
     let node = |server: usize, is_master: bool| {
         let health = if world.servers[server].health == Health::Down { "fail" } else { "online" };

@@ -1,10 +1,12 @@
 //! The plan of a seed: a simulated world, and a list of faults and switches with their instants.
 //! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
+mod act;
 mod beats;
 mod guards;
 mod kinds;
 mod loops;
+mod planned;
 
 use std::sync::Arc;
 
@@ -16,177 +18,18 @@ use lockwatch_watch::redis::schedule::Sizes;
 use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
-pub(crate) use guards::GuardPlan;
-pub(crate) use kinds::{Passing, QueuePlan, TurnPlan};
-pub use kinds::{QueueAct, TurnAct};
+pub use act::{Act, QueueAct, Step, TurnAct};
+pub(crate) use act::{Forbidden, Keeps, OldMaster};
+use act::{MEAN_GAP_MS, draw_ms};
+pub use planned::Plan;
+pub(crate) use planned::{Passing, QueuePlan, TaskPlan, TurnPlan};
 
-/// Mean time between two steps in milliseconds.
-const MEAN_GAP_MS: u64 = 85_000;
 /// Number of steps between two calm periods, in which all faults heal.
 const STEPS_TO_CALM: u64 = 14;
 /// Length of a calm period in milliseconds.
 const CALM_MS: u64 = 240_000;
 /// Mean time in milliseconds between two reloads of the configuration, for agents that reload.
 const MEAN_RELOAD_GAP_MS: u64 = 400_000;
-
-/// A run before its start.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Determines everything else.
-    pub seed: u64,
-    /// Length of the run in milliseconds.
-    pub length_ms: u64,
-    /// The configuration of the agents.
-    pub spec: Arc<WatchSpec>,
-    /// The tasks, beyond their specs.
-    pub(crate) tasks: Vec<TaskPlan>,
-    /// Number of agents.
-    pub(crate) agents: usize,
-    pub(crate) servers: usize,
-    /// Number of initial masters; in a cluster each other server follows one of these.
-    pub(crate) masters: usize,
-    pub(crate) sentinels: usize,
-    pub(crate) has_pexpiretime: bool,
-    pub(crate) append_only: bool,
-    /// Servers report changed keys.
-    pub(crate) wakes: bool,
-    /// In some worlds the few locks are read as if there were many: whole only in some sweeps, and
-    /// with glances between them if servers report changes; and each lock has its own slot.
-    pub(crate) sizes: Sizes,
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-}
-
-/// One task's workers and users.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskPlan {
-    pub(crate) workers: usize,
-    pub(crate) users: usize,
-    pub(crate) lease_ms: u64,
-    /// The lock is taken and released continuously.
-    pub(crate) churns: bool,
-    /// Holds are never renewed; each has a fixed lease.
-    pub(crate) fixed: bool,
-    /// Its switches, progress and claims are in another slot of the cluster than its lock.
-    pub(crate) apart: bool,
-    /// Its progress is a heartbeat that ends so long after it was written.
-    pub(crate) beats_ms: Option<u64>,
-    /// Guards run it.
-    pub(crate) guards: Option<GuardPlan>,
-    /// Those that take turns.
-    pub(crate) turns: Option<TurnPlan>,
-    /// The workers of a queue.
-    pub(crate) queue: Option<QueuePlan>,
-}
-
-/// A step of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// When it happens.
-    pub at: u64,
-    /// What happens.
-    pub act: Act,
-}
-
-/// The kinds of steps. Numbers name tasks, servers and agents; `ms` is the duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
-pub enum Act {
-    Switch { task: usize, user: usize, on: bool },
-    SwitchAll { task: usize, on: bool },
-    RemoveSwitch { task: usize, user: usize },
-    GarbleSwitch { task: usize, user: usize, ms: u64 },
-    IgnoreOff { task: usize, ms: u64 },
-    Crash { task: usize, ms: u64 },
-    CrashAll { task: usize, ms: u64 },
-    PauseWorker { task: usize, ms: u64 },
-    DeadThread { task: usize, ms: u64 },
-    Release { task: usize },
-    ReEnter { task: usize, lease: bool, ms: u64 },
-    PileUp { task: usize, timers: u64 },
-    Phantoms { task: usize, count: u64 },
-    Loop { task: usize, held_ms: u64, free_ms: u64, runs_out: bool, left: u64 },
-    StopWatchdog { task: usize },
-    DeleteLock { task: usize },
-    SecondHolder { task: usize, ms: u64 },
-    StealBesideLiving { task: usize },
-    Persist { task: usize },
-    WrongType { task: usize, ms: u64 },
-    Huge { task: usize, ms: u64 },
-    Deploy { task: usize, ms: u64 },
-    StrangeLayout { task: usize, ms: u64 },
-    RestartServer { server: usize, keeps: Keeps, down_ms: u64, loading_ms: u64 },
-    Flush { server: usize },
-    FlushOther { server: usize },
-    EvictLock { task: usize },
-    EvictSwitches { task: usize },
-    Freeze { server: usize, ms: u64 },
-    Hang { server: usize, agent: usize, ms: u64 },
-    Slow { server: usize, each_ms: u64, ms: u64 },
-    Busy { server: usize, ms: u64 },
-    Refuse { server: usize, why: &'static str, ms: u64 },
-    Forbid { server: usize, what: Forbidden, ms: u64 },
-    StepClock { server: usize, by_ms: i64 },
-    Cut { agent: usize, server: usize, silently: bool, ms: u64 },
-    Delay { agent: usize, server: usize, each_way_ms: u64, ms: u64 },
-    DropReplies { agent: usize, server: usize, ms: u64 },
-    Tear { agent: usize, server: usize, ms: u64 },
-    PauseAgent { agent: usize, ms: u64 },
-    RestartAgent { agent: usize },
-    Reload { agent: usize },
-    StepAgentWall { agent: usize, by_ms: i64 },
-    Failover { of: usize, lose_ms: u64, old: OldMaster, ms: u64 },
-    Partition { of: usize, ms: u64 },
-    CutSentinels { count: usize, ms: u64 },
-    LyingSentinel { ms: u64 },
-    Lag { server: usize, lag_ms: u64, ms: u64 },
-    MoveSlot { task: usize, to: usize, ms: u64 },
-    PauseGuard { task: usize, ms: u64 },
-    PauseKeeper { task: usize, ms: u64 },
-    PauseBoth { task: usize, script: bool, ms: u64 },
-    KillGuard { task: usize, ms: u64 },
-    KillKeeper { task: usize },
-    StopGuard { task: usize },
-    CutGuard { task: usize, ms: u64 },
-    LagGuard { task: usize, each_way_ms: u64, ms: u64 },
-    Turn { task: usize, what: TurnAct, ms: u64 },
-    Queue { task: usize, what: QueueAct, ms: u64 },
-}
-
-/// The data of a server after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Keeps {
-    All,
-    /// Without the newest writes, because its file is older.
-    AllBut {
-        last_ms: u64,
-    },
-    Nothing,
-}
-
-/// What the user of the server may not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Forbidden {
-    Locks,
-    Switches,
-    Progress,
-    Claims,
-}
-
-/// What happens to the former master.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum OldMaster {
-    /// It was killed, and returns as a replica.
-    Killed,
-    /// It was frozen, and resumes as a master that acknowledges writes until it learns of the new
-    /// one.
-    Frozen,
-    /// It continues as a master for a limited time, then becomes a replica.
-    Alive,
-}
 
 /// Which kinds of worlds may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,40 +118,17 @@ impl Plan {
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
-
-    /// The kind of its redis.
-    pub fn kind(&self) -> RedisKind {
-        self.spec.stores.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
-    }
-
-    /// Whether its servers report changed keys.
-    pub fn has_wake_ups(&self) -> bool {
-        self.wakes
-    }
-
-    /// Whether guards run some of its tasks.
-    pub fn has_guards(&self) -> bool {
-        self.tasks.iter().any(|task| task.guards.is_some())
-    }
-
-    /// The same plan, ended after `ms`.
-    #[must_use]
-    pub fn until(&self, ms: u64) -> Plan {
-        Plan { length_ms: ms, ..self.clone() }
-    }
-
-    /// The same plan with only the steps at these positions.
-    #[must_use]
-    pub fn keeping(&self, positions: &[usize]) -> Plan {
-        let steps =
-            positions.iter().filter_map(|position| self.steps.get(*position).copied()).collect();
-        Plan { steps, ..self.clone() }
-    }
 }
 
 /// The address of a server.
 pub(crate) fn address(server: usize) -> Arc<str> {
     format!("10.0.0.{}:6379", server + 1).into()
+}
+
+/// The server with this address.
+pub(crate) fn server_at(at: &str) -> Option<usize> {
+    let server = at.split(':').next()?.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)?;
+    (*address(server) == *at).then_some(server)
 }
 
 /// The address of a Sentinel.
@@ -376,10 +196,10 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
     let has_keys =
         |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
-    let has_beside = spec.wanted.as_ref().is_some_and(has_keys)
+    let has_parts = spec.wanted.as_ref().is_some_and(has_keys)
         || spec.progress.is_some()
         || spec.claims.is_some();
-    let apart = apart && has_beside;
+    let apart = apart && has_parts;
     (
         spec,
         TaskPlan {
@@ -426,14 +246,6 @@ fn draw_reloads(plan: &Plan) -> Vec<Step> {
         steps.push(Step { at, act: Act::Reload { agent: rng.index(plan.agents) } });
     }
     steps
-}
-
-/// A duration around the thresholds that decide whether it shall be reported.
-fn draw_ms(rng: &mut Rng) -> u64 {
-    let base =
-        rng.weighted(&[(30, 3_000), (30, 20_000), (30, 60_000), (10, 5_000)]).unwrap_or(20_000);
-    let percent = rng.weighted(&[(30, 30), (30, 90), (25, 130), (15, 250)]).unwrap_or(90);
-    base * percent / 100 + rng.below(1_000)
 }
 
 fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {

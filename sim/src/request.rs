@@ -68,8 +68,8 @@ pub(crate) struct PartTruth {
     pub(crate) has_lock: bool,
     /// Whether only the lock's deadline was requested.
     pub(crate) glance: bool,
-    /// Whether the keys beside the lock were requested, if there are any.
-    pub(crate) has_beside: bool,
+    /// Whether the parts were requested, if there are any.
+    pub(crate) has_parts: bool,
     /// All states of the lock during the read; `None`: reading it was refused.
     pub(crate) lock: Option<Vec<LockState>>,
     /// The server's time at the end.
@@ -77,7 +77,7 @@ pub(crate) struct PartTruth {
     /// The switches; `None`: reading them was refused.
     pub(crate) switches: Option<Option<Arc<Switches>>>,
     pub(crate) says: Says,
-    /// The keys beside the lock changed during the read.
+    /// The parts changed during the read.
     pub(crate) mixed: bool,
     /// The keys moved to another server during the read.
     pub(crate) moved: bool,
@@ -123,6 +123,20 @@ pub(crate) enum Says {
     Unclear,
     /// There are no switches.
     Unset,
+}
+
+impl Says {
+    /// Combines switches: one that is on is enough; otherwise one that is unclear makes the result
+    /// unclear.
+    pub(crate) fn of(switches: &[(Vec<u8>, Option<bool>)]) -> Says {
+        if switches.iter().any(|(_, on)| *on == Some(true)) {
+            Says::Yes
+        } else if switches.iter().any(|(_, on)| on.is_none()) {
+            Says::Unclear
+        } else {
+            Says::No
+        }
+    }
 }
 
 /// All existing switches: the user, and whether it is on.

@@ -64,8 +64,8 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
                     world.queue.push(until, event);
                     continue;
                 }
-                let is_change = matches!(&event, Event::Told { push: Push::Changed(_), .. });
-                coverage.told += u64::from(is_change);
+                let is_change = matches!(&event, Event::Announced { push: Push::Changed(_), .. });
+                coverage.announced += u64::from(is_change);
                 current.agent.take(event, &mut world);
             }
             None => match event {
@@ -123,7 +123,7 @@ fn begin(plan: &Arc<Plan>, agent: usize, number: u32, records: bool, world: &mut
 fn whose(event: &Event) -> Option<(usize, u32)> {
     match event {
         Event::Link { agent, life, .. }
-        | Event::Told { agent, life, .. }
+        | Event::Announced { agent, life, .. }
         | Event::Wake { agent, life }
         | Event::Tick { agent, life } => Some((*agent, *life)),
         // It concerns every process.
@@ -144,7 +144,7 @@ impl Life {
     /// Shows the oracle what the agent did, and its present output.
     fn follow(&mut self, world: &World, coverage: &mut Coverage) {
         let mut look = false;
-        coverage.joined += std::mem::take(&mut self.agent.out.joined);
+        coverage.joined += std::mem::take(&mut self.agent.net.joined);
         self.oracle.rhythm_at = self.agent.out.rhythm_at;
         for deed in self.agent.take_deeds() {
             match deed {
@@ -159,7 +159,7 @@ impl Life {
                     coverage.glances += parts.filter(|part| part.glance).count() as u64;
                     self.oracle.attempt(&attempt, world);
                 }
-                Deed::Told(server, key) => self.oracle.told(server, &key, world),
+                Deed::Announced(server, key) => self.oracle.announced(server, &key, world),
                 Deed::Input(at, input) => {
                     if input == Input::Tick {
                         self.oracle.tick(at);

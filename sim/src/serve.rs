@@ -11,9 +11,10 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 
 use crate::event::Event;
 use crate::peers;
+use crate::replies::{error, is_too_large};
 use crate::request::{BatchTruth, Line, PartTruth, Pause, Request};
 use crate::rng::Rng;
-use crate::server::{Health, Value, error, is_too_large};
+use crate::server::{Health, Value};
 use crate::truth::LockState;
 use crate::world::{Cut, World};
 
@@ -195,18 +196,18 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             let keys = &world.tasks[task].keys;
             let has_lock = command.args.get(1).is_some_and(|key| *key == *keys.lock)
                 || command.args.first().is_some_and(|name| name == b"TIME");
-            let is_beside = |command: &Command| {
+            let is_part = |command: &Command| {
                 keys.parts().any(|key| command.args.iter().any(|arg| *arg == **key))
             };
-            let has_beside =
-                !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
+            let has_parts =
+                !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_part);
             let of_lock =
                 |command: &&Command| command.args.get(1).is_some_and(|key| *key == *keys.lock);
             let glance = has_lock && request.commands[from..to].iter().filter(of_lock).count() == 1;
             request.truth.parts.push(PartTruth {
                 has_lock,
                 glance,
-                has_beside,
+                has_parts,
                 ..capture(world, server, task)
             });
         }
@@ -293,7 +294,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         answered_at: now,
         has_lock: true,
         glance: false,
-        has_beside: true,
+        has_parts: true,
         lock,
         clock: state.clock.at(now),
         switches: readable.then(|| world.tasks[task].wanting[server].switches.clone()),
@@ -403,7 +404,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
     }
     let number = Some(request.number);
     let mut replies = std::mem::take(&mut request.replies);
-    // Where replies are lost, nobody can tell whose was too large.
+    // Where replies are lost, it is not known whose was too large.
     let is_large = replies.iter().any(is_too_large);
     let (too_large, is_torn) = (is_large && !world.links[agent][server].drops, is_torn || is_large);
     let large = || Failure::new(Unknown::TooLarge, "simulated");
@@ -424,7 +425,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
         // Incomplete replies are none.
         request.breaks()
     } else if request.listens {
-        Event::Told { agent, life, link: id, push: Push::Alive }
+        Event::Announced { agent, life, link: id, push: Push::Alive }
     } else {
         request.comes(LinkEvent::Replied { received: Mono(0), replies }, number)
     };

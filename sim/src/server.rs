@@ -1,11 +1,4 @@
-//! A virtual Redis server: its own wall clock, data that expire by it, a replication history, and
-//! the replies to the commands that the watcher sends.
-
-mod commands;
-mod info;
-mod scores;
-
-pub(crate) use commands::{error, is_too_large};
+//! A virtual Redis server: its own wall clock, data that expire by it, and a replication history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -168,7 +161,7 @@ pub(crate) struct Server {
     /// Keys whose changes are reported.
     pub(crate) changed: Vec<(u64, Arc<[u8]>)>,
     pub(crate) keeps_backlog: bool,
-    pub(crate) info_text: info::Cache,
+    pub(crate) info_text: (u64, Vec<u8>),
     pub(crate) replicas: Vec<Arc<str>>,
     /// Keys with these prefixes are on another server of the cluster.
     pub(crate) away: Vec<Vec<u8>>,
@@ -205,7 +198,7 @@ impl Server {
             stopped_at: 0,
             changed: Vec::new(),
             keeps_backlog: false,
-            info_text: info::Cache::default(),
+            info_text: Default::default(),
             replicas: Vec::new(),
             away: Vec::new(),
             alone: false,

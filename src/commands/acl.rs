@@ -2,12 +2,12 @@
 //! that it reads. And those for switching tasks, if that has a login, and for guards.
 
 mod guards;
+mod rule;
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::{fmt, iter};
 
 use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -18,10 +18,12 @@ use lockwatch_watch::redis::{WAKE_UPS_CHANNEL, libraries};
 
 use super::rule::{line, pattern};
 use super::source::ConfigSource;
-use crate::config::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
+use crate::config::{Config, Login, RedisConfig, SentinelConfig, Servers};
 use crate::text::terminal;
 use crate::want::{Source, source};
 use clap::Args;
+pub use rule::{AclRule, ServerVersion};
+use rule::{WIDENED, addresses, opening, user_note, where_to};
 
 /// The suggested user where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
@@ -43,10 +45,6 @@ const SENTINEL_COMMANDS: [&str; 7] = [
 /// cost Redis 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than one core.
 const PATTERNS_MAX: usize = 500;
 
-/// Why a pattern is not the key itself.
-const WIDENED: &str =
-    "a ? stands for white space or NUL in a key, which no ACL pattern can contain";
-
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct AclOptions {
@@ -66,60 +64,6 @@ pub fn run(options: &AclOptions) -> anyhow::Result<ExitCode> {
     terminal::show(report(&options.source.load()?, options.redis_version))
 }
 
-/// The rule for the servers, or for the Sentinels, of one Redis store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AclRule {
-    /// The name of the Redis store.
-    pub redis: Arc<str>,
-    /// What to know before using it, each a sentence.
-    pub notes: Vec<String>,
-    /// A line for `redis-cli`. The password is the placeholder `PASSWORD`.
-    pub line: String,
-}
-
-/// A server's version, as far as its ACLs depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ServerVersion {
-    /// 7 of 7.2.4.
-    pub major: u32,
-    /// 2 of 7.2.4.
-    pub minor: u32,
-}
-
-impl ServerVersion {
-    const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
-    const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
-    /// The newest version that changes what `discover` needs.
-    pub(crate) const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
-    /// From here on the fields of a hash can have deadlines. Valkey 9 has them, too.
-    const V7_4: ServerVersion = ServerVersion { major: 7, minor: 4 };
-}
-
-/// 7.0: later versions accept the same rule.
-impl Default for ServerVersion {
-    fn default() -> ServerVersion {
-        ServerVersion::V7_0
-    }
-}
-
-impl FromStr for ServerVersion {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ServerVersion, String> {
-        const REMEDY: &str = "write a version like 6, 6.2, 7.0 or 8";
-        let mut numbers =
-            text.split('.').map(|part| part.parse::<u32>().map_err(|_| REMEDY.to_owned()));
-        let major = numbers.next().unwrap_or_else(|| Err(REMEDY.to_owned()))?;
-        let minor = numbers.next().unwrap_or(Ok(0))?;
-        if major < 6 {
-            return Err(
-                "ACLs came with Redis 6; an older server knows one password only".to_owned()
-            );
-        }
-        Ok(ServerVersion { major, minor })
-    }
-}
-
 /// The rules of all Redis stores of `config` for servers of `version` or later, sorted by name. The
 /// rules for switching tasks and for guards follow the one for the agent, and then comes that for
 /// the Sentinels.
@@ -134,7 +78,7 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
         let want = redis.want.as_ref();
         let want = want.map(|login| want_rule(config, StoreIndex(index), redis, login, version));
         let guards = guards::rules(config, StoreIndex(index), redis, version);
-        let agent = iter::once(rule(config, StoreIndex(index), redis, version));
+        let agent = iter::once(agent_rule(config, StoreIndex(index), redis, version));
         agent.chain(want).chain(guards).chain(sentinels)
     };
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
@@ -145,16 +89,7 @@ pub fn report(config: &Config, version: ServerVersion) -> String {
     rules(config, version).iter().map(AclRule::to_string).collect::<Vec<_>>().join("\n")
 }
 
-impl fmt::Display for AclRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for note in &self.notes {
-            writeln!(f, "# {note}")?;
-        }
-        writeln!(f, "{}", self.line)
-    }
-}
-
-fn rule(
+fn agent_rule(
     config: &Config,
     index: StoreIndex,
     redis: &RedisConfig,
@@ -274,38 +209,6 @@ fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
     AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
 }
 
-/// The beginning of a rule. `default` is suggested where the configuration names no user.
-fn opening(login: &Login, default: &str, version: ServerVersion) -> Vec<Vec<u8>> {
-    let user = login.username.as_deref().unwrap_or(default);
-    let mut words = vec!["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"];
-    if version >= ServerVersion::V6_2 {
-        words.push("resetchannels");
-    }
-    words.push("-@all");
-    words.into_iter().map(Vec::from).collect()
-}
-
-/// Which servers get a rule, and how.
-fn where_to(redis: &RedisConfig) -> String {
-    let configured = addresses(redis.servers.configured());
-    match &redis.servers {
-        Servers::One(_) => {
-            format!(
-                "redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli",
-                redis.name
-            )
-        }
-        Servers::Nodes(_) => on_each(redis, &configured),
-        Servers::Sentinel(SentinelConfig { master, .. }) => {
-            on_each(redis, &format!("the master {master:?} and all its replicas"))
-        }
-        Servers::Cluster(_) => on_each(
-            redis,
-            &format!("all servers of the cluster of {configured}, masters and replicas"),
-        ),
-    }
-}
-
 fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
     let mut notes = vec![where_to(redis)];
     notes.extend(user_note(&redis.login, DEFAULT_USER, ""));
@@ -340,34 +243,6 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
         notes.push(WIDENED.to_owned());
     }
     notes
-}
-
-/// Servers do not replicate their users. A replica without the rule would refuse the agent after
-/// its promotion.
-fn on_each(redis: &RedisConfig, servers: &str) -> String {
-    format!(
-        "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
-         (users are not replicated), and then ACL SAVE if it has an aclfile, else CONFIG REWRITE: a \
-         restart forgets users that are not saved",
-        redis.name
-    )
-}
-
-/// A note about the user of a rule. `within` is the block in which the configuration names it.
-fn user_note(login: &Login, default: &str, within: &str) -> Option<String> {
-    match login.username.as_deref() {
-        Some("default") => {
-            Some("this changes the user `default`: give lockwatch a user of its own".to_owned())
-        }
-        Some(_) => None,
-        None => Some(format!(
-            "set `username: {default}` and the password in the configuration as well{within}"
-        )),
-    }
-}
-
-fn addresses(servers: &[HostPort]) -> String {
-    servers.iter().map(HostPort::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The commands that the agent sends to one Redis store, and the patterns of the keys that it reads

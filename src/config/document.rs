@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use lockwatch_watch::redis::store::{HostPort, Servers};
 use serde_yaml::Value;
 
 use super::block::{At, Block};
@@ -12,10 +13,10 @@ use super::links;
 use super::mistake::{Mistakes, Reported, field_text, quoted};
 use super::place::Place;
 use super::redises::{self, Redises};
+use super::resolved::{Config, RedisConfig};
 use super::schema::TOP;
 use super::tasks::{self, ReadTask, Shared, full_metrics};
 use super::values::{count, kind, name_mistake};
-use super::{Config, HostPort, RedisConfig, Servers};
 
 /// Maximum number of tasks unless `max_tasks` is set. Each task has dozens of series, so more are
 /// probably a mistake.

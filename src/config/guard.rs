@@ -8,11 +8,11 @@ use lockwatch_judge::spec::{ProgressSource, ProgressSpec};
 use serde_yaml::Value;
 
 use super::block::{Block, choice};
+use super::login::{self, Login};
 use super::mistake::Reported;
 use super::schema::GUARD;
 use super::threshold;
 use super::values::{count, duration_ms, kind, text};
-use super::{Login, login};
 
 /// Most failures in a row that may be configured.
 const FAILURES_MAX: usize = 1_000;

@@ -9,7 +9,36 @@ use serde_yaml::Value;
 use super::block::Block;
 use super::mistake::Reported;
 use super::values::{duration, name, text};
-use super::{Login, PasswordSource};
+
+/// User name and source of the password.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// ACL user; `None`: the default user.
+    pub username: Option<String>,
+    /// Source of the password, read at every connect.
+    pub password: Option<PasswordSource>,
+    /// How long the server lets a login live; `None`: for ever.
+    pub max_age: Option<Duration>,
+}
+
+impl Login {
+    /// How old it may become before it is renewed. The rest is for attempts that fail.
+    pub fn renew_after(&self) -> Option<Duration> {
+        self.max_age.map(|max_age| max_age * 3 / 4)
+    }
+}
+
+/// Source of a password. It is read at every connect, so that a rotated password takes effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// The first line of a file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// The first line that a program writes to its standard output: the program and its
+    /// arguments.
+    Command(Vec<String>),
+}
 
 /// Maximum number of words of a command.
 const WORDS_MAX: usize = 100;
@@ -58,8 +87,8 @@ fn read_command(block: &Block<'_>, dir: &Path) -> Result<Option<Vec<String>>, Re
     let mut words = at.list(word)?;
     match words.first_mut() {
         Some(program) if !program.is_empty() => {
-            // Like other paths, it starts beside the configuration; a bare name is searched in
-            // the folders of `PATH`.
+            // Like other paths, it starts in the folder of the configuration; a bare name is
+            // searched in the folders of `PATH`.
             if program.contains('/') {
                 *program = dir.join(&*program).to_string_lossy().into_owned();
             }

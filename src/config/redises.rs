@@ -9,11 +9,13 @@ use lockwatch_watch::redis::RedisKind;
 use serde_yaml::Value;
 
 use super::block::{At, Block};
+use super::login::{self, Login};
 use super::mistake::Reported;
+use super::resolved::RedisConfig;
 use super::schema::{REDIS, WANT};
 use super::servers::Found;
 use super::values::{duration, flag, kind, name_mistake};
-use super::{Login, RedisConfig, login, servers, tls};
+use super::{servers, tls};
 
 pub(crate) const INTERVAL: Duration = Duration::from_millis(StoreSpec::INTERVAL_MS);
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(StoreSpec::TIMEOUT_MS);

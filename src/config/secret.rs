@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::PasswordSource;
+use super::login::PasswordSource;
 use crate::text::marks::{IS_UTF_16, after_mark};
 
 /// Maximum length of the first line in bytes. A longer one indicates that the path names some other
@@ -89,7 +89,7 @@ impl PasswordSource {
 
     /// A warning about unsafe permissions of the password file, or a command that does not exist.
     ///
-    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
+    /// Not an error: Kubernetes mounts secrets with mode 0644 unless configured otherwise, in a
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
         match self {

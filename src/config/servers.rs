@@ -3,14 +3,18 @@
 
 use std::path::Path;
 
+use lockwatch_watch::redis::store::{
+    Cluster as ClusterConfig, HostPort, Sentinels as SentinelConfig, Servers,
+};
 use serde_yaml::Value;
 
 use super::block::Block;
+use super::login::{self, Login};
 use super::mistake::Reported;
+use super::peers;
 use super::schema::{BlockSpec, CLUSTER, SENTINEL};
 use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl, Transport};
 use super::values::{kind, name, text};
-use super::{ClusterConfig, HostPort, Login, SentinelConfig, Servers, login, peers};
 
 /// Maximum number of servers in one list. More are not written by people.
 const NODES_MAX: usize = 100;

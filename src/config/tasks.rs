@@ -8,17 +8,20 @@ use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
+use lockwatch_watch::redis::store::Servers;
 use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{At, Block, choice};
+use super::guard::{self, GuardConfig};
+use super::kind;
 use super::mistake::{Reported, quoted};
 use super::redises::Redises;
+use super::resolved::{RedisConfig, ms};
 use super::roles::{Roles, claim, read_key};
 use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling};
 use super::values::{bytes, key, kind as kind_of, label_value, name, text};
-use super::{GuardConfig, RedisConfig, Servers, guard, kind, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;

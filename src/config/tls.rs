@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use lockwatch_watch::redis::store::{HostPort, Servers};
 use serde_yaml::Value;
 
 use super::block::Block;
@@ -12,7 +13,6 @@ use super::schema::TLS;
 use super::servers::Transports;
 use super::url;
 use super::values::text;
-use super::{HostPort, Servers};
 
 /// How the connections to the servers of a store are protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

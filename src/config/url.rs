@@ -3,9 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use lockwatch_watch::redis::store::HostPort;
 use percent_encoding::percent_decode_str;
-
-use super::HostPort;
 
 /// The address of one server, its database, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! A minimal HTTP client, with which the commands query the agent.
 
+mod agent;
 mod tls;
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -18,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+pub use agent::{Agent, Login};
+
 use crate::text::identity::without_login;
 use crate::text::terminal::safe;
 
@@ -27,36 +28,6 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum size of a response body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 20;
-
-/// An agent as it is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Agent {
-    /// `http://host:port` or `https://host:port`, optionally with a path prefix.
-    pub url: String,
-    /// The authorities that may sign its certificate; `None`: those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// The certificate that is shown to it, and its private key.
-    pub own: Option<(PathBuf, PathBuf)>,
-    /// User and password.
-    pub login: Option<Login>,
-}
-
-/// A user with a password, as `user:password`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login(String);
-
-impl Login {
-    /// `None`: the text has no colon.
-    pub fn new(text: &str) -> Option<Login> {
-        text.contains(':').then(|| Login(text.to_owned()))
-    }
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login(…)")
-    }
-}
 
 /// A response.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Limits;
+use super::context::Limits;
 use super::reply::ReplyBody;
 
 /// How long a client may keep the server waiting for a request before its connection can be closed

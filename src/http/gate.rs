@@ -6,14 +6,11 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Request, StatusCode};
 
+use super::origin::LoggedIn;
 use super::reply::{Reply, text, with_header};
 use super::site::Site;
 use crate::paths;
 use crate::web::{Access, Credentials, Door, Web};
-
-/// The user that has logged in, attached to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LoggedIn(pub(super) String);
 
 impl Site {
     /// Answers a request that came from `peer`, if the web file lets it in.

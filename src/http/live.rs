@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::HttpContext;
 use super::age::stopped;
+use super::context::HttpContext;
 use super::parameters::lenient;
 use crate::outputs::live::frame::{self, Encoder};
 use crate::outputs::live::table::{Changes, Table};
@@ -31,10 +31,6 @@ use subscribers::{Subscriber, Subscribers};
 const ROWS_MAX: usize = 2_000;
 /// Minimum time between two frames. The first one after a pause is sent at once.
 const PACE: Duration = Duration::from_millis(80);
-/// Maximum time without a frame to a subscriber: then a heartbeat is sent.
-const BEAT: Duration = Duration::from_secs(1);
-/// Subscribers whose heartbeat is due within this time get it together with the others.
-const BEAT_EARLY: Duration = Duration::from_millis(250);
 /// How long the state is kept after the last page disconnected, so that it can resume.
 const LINGER: Duration = Duration::from_secs(15);
 /// Maximum bytes of frames that are kept for pages that reconnect.
@@ -256,13 +252,13 @@ impl Publisher {
             self.whole = None;
             if !changes.is_empty() {
                 self.ready_at = Instant::now() + PACE;
-                self.tell_changes(newest, &changes);
+                self.send_changes(newest, &changes);
             }
         }
         self.help_lagging();
     }
 
-    fn tell_changes(&mut self, newest: &Published, changes: &Changes) {
+    fn send_changes(&mut self, newest: &Published, changes: &Changes) {
         // With so many changes, the whole table is smaller.
         if changes.rows.len() > ROWS_MAX || self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
             self.ring.restart(newest.snapshot.sequence);

@@ -8,7 +8,7 @@ use hyper::{Request, StatusCode};
 use lockwatch_judge::verdict::Verdict;
 
 use super::etag::tagged_content;
-use super::gate::LoggedIn;
+use super::origin::LoggedIn;
 use super::parameters::lenient;
 use super::reply::{Reply, as_page, pieces, reply, stream, text, too_many_streams, with_header};
 use super::site::Site;

@@ -28,16 +28,16 @@ use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 
+use super::origin::is_of_another_site;
 use super::parameters::is_well_escaped;
 use super::reply::{self, Reply, json_error, text, with_header};
 use super::site::Site;
+use super::switch::BODY_BYTES_MAX;
 use crate::outputs::exposition::Variant;
 use crate::outputs::metrics::Own;
 use crate::outputs::negotiate::{self, Coding};
 use crate::paths::{self, OfTask};
 
-/// Maximum size of a request's body in bytes; only a wish is read.
-pub(super) const BODY_BYTES_MAX: u64 = 1 << 10;
 /// Maximum duration of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -249,18 +249,6 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
             Cow::Owned([first, second].into_iter().chain(values).collect::<Vec<_>>().join(","))
         }
     }
-}
-
-/// Whether a page of another site caused the request. Browsers send `Sec-Fetch-Site` only over
-/// https and to this machine. Otherwise, as over http in a network, only `Origin` is available.
-pub(super) fn is_of_another_site(headers: &HeaderMap) -> bool {
-    if let Some(site) = headers.get("sec-fetch-site") {
-        return site != "same-origin" && site != "none";
-    }
-    let Some(origin) = headers.get(header::ORIGIN) else { return false };
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    origin.map(|(_, host)| host) != host
 }
 
 /// Whether a Redis store was tried at least once, with any result.

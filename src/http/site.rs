@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::HttpContext;
 use super::age::stopped;
+use super::context::HttpContext;
 use super::live::Feed;
 use crate::outputs::exposition::{KEPT_FOR, Readers};
 use crate::published::{Published, Unanswered};

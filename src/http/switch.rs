@@ -13,12 +13,13 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::api::nothing_asked;
-use super::gate::LoggedIn;
+use super::origin::{LoggedIn, is_of_another_site};
 use super::reply::{JSON, Reply, json_error, reply};
-use super::routes::{BODY_BYTES_MAX, is_of_another_site};
 use super::site::Site;
 use crate::published::{NotSwitched, SwitchRequest};
 
+/// Maximum size of a request's body in bytes; only a wish is read.
+pub(super) const BODY_BYTES_MAX: u64 = 1 << 10;
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client may take to send the few bytes of its wish.

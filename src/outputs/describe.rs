@@ -2,76 +2,20 @@
 //! a task and `lockwatch status` show the same facts: they only lay them out, and write their
 //! instants and durations each in its own way.
 
+mod fact;
 mod lock;
 mod queue;
 pub mod settings;
+mod shared;
 mod turn;
 
-use std::borrow::Cow;
-
+pub use fact::{Fact, Line, Part, Subject};
 pub(super) use lock::{mode, runs};
+pub use shared::{held, holders, lease, progress, wanted};
 
-use crate::api::{At, Durations, Holder, Party, Past, Seconds, Switch, Task, Text, Unknown};
-
-/// Maximum number of names in one place.
-const NAMED_MAX: usize = 20;
-/// A renewal that is late by this many milliseconds is mentioned.
-const OVERDUE_MS: u64 = 1_000;
-
-/// Something that is known of a task.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
-    /// Its name.
-    pub name: &'static str,
-    /// What is known, in lines of their own; none: the fact does not apply to the task.
-    pub lines: Vec<Line>,
-}
-
-/// What is known, from its parts.
-pub type Line = Vec<Part>;
-
-/// A part of what is known.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Part {
-    /// Words.
-    Words(Cow<'static, str>),
-    /// A name of lockwatch's own.
-    Name(Text),
-    /// It cannot be read, and why.
-    Unread(Unknown),
-    /// How late the next renewal is.
-    Overdue(Seconds),
-    /// Words that need somebody's attention.
-    Alarm(Cow<'static, str>),
-    /// A duration that has ended.
-    Lasted(Seconds),
-    /// The time since a state began, by the agent's clock.
-    Since(At),
-    /// The time since an event, by the agent's clock.
-    Ago(At),
-    /// An instant of the server's clock.
-    Server(At),
-    /// The rest of the lease at the newest reading.
-    Lease {
-        /// What was left.
-        left: Seconds,
-        /// The whole lease, if it is known.
-        whole: Option<Seconds>,
-    },
-    /// When the progress was last seen to move, by the server's clock.
-    Progress(At),
-}
-
-/// A task in a snapshot.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// The task.
-    pub task: &'a Task,
-    /// When the snapshot was made, by the agent's clock.
-    pub at: At,
-    /// `always` or `never`, if that is configured in place of switches, as far as it is known.
-    pub wanted: Option<&'static str>,
-}
+use crate::api::{Durations, Party, Seconds, Switch, Task, Text};
+use fact::{fact, words};
+use shared::{NAMED_MAX, names, party_name};
 
 /// All facts of a task, in the order in which they are shown. Those that do not apply are absent.
 pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
@@ -103,96 +47,6 @@ pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
 /// What a list of tasks shows of turns and queues, in place of a holder.
 pub fn brief(task: &Task) -> Option<&'static str> {
     task.turn.as_ref().map(turn::brief).or_else(|| task.queue.as_ref().map(queue::brief))
-}
-
-/// How long the task has been held, or free though wanted; or the age of the newest reading.
-pub fn held(subject: Subject<'_>) -> Option<Line> {
-    let task = subject.task;
-    if task.evidence_age_seconds.is_none() {
-        return Some(words("never read"));
-    }
-    if !task.is_read() {
-        return Some(vec!["last read ".into(), Part::Ago(subject.read_at())]);
-    }
-    if let Some(hold) = present(task) {
-        let least = hold.acquired.0.is_none().then(|| "at least ".into());
-        return Some(least.into_iter().chain([subject.for_so_long(hold.held_seconds)]).collect());
-    }
-    let down = task.durations.down_seconds;
-    (down.0 > 0).then(|| vec!["free for ".into(), subject.for_so_long(down)])
-}
-
-/// What is left of the lease.
-pub fn lease(task: &Task) -> Option<Line> {
-    let hold = present(task)?;
-    let left = match (hold.ttl_seconds, hold.persistent) {
-        (Some(left), _) => {
-            let whole = task.lock.as_ref().and_then(|lock| lock.lease_seconds);
-            Part::Lease { left, whole }
-        }
-        (None, Some(true)) => Part::from("none: held for ever"),
-        (None, _) => Part::from("not known"),
-    };
-    let overdue = Some(hold.renewal_overdue_seconds).filter(|late| late.0 >= OVERDUE_MS);
-    let overdue = overdue.map(Part::Overdue);
-    Some([left].into_iter().chain(overdue).collect())
-}
-
-/// Who wants the task; at most `most` of them are named.
-pub fn wanted(subject: Subject<'_>, most: usize) -> Line {
-    let task = subject.task;
-    let mut line = words(match subject.wanted {
-        Some(word) => word.into(),
-        None => who_wants(task, most),
-    });
-    if !task.lost_users.is_empty() {
-        let lost = names(task.lost_users.iter().map(Text::to_string), most);
-        line.push(Part::Alarm(format!("lost: {lost}").into()));
-    }
-    line
-}
-
-fn who_wants(task: &Task, most: usize) -> Cow<'static, str> {
-    match (&*task.wanted, &task.switches, task.wanting_users) {
-        ("unset", _, _) => "no switches".into(),
-        (_, Some(switches), _) if !switches.is_empty() && !task.counted => {
-            let on = |switch: &&Switch| &*switch.state == "on";
-            let users: Vec<_> = switches.iter().filter(on).map(|it| it.user.to_string()).collect();
-            let counts = format!("{} of {}", users.len(), switches.len());
-            match names(users.into_iter(), most) {
-                users if users.is_empty() => counts.into(),
-                users => format!("{counts}: {users}").into(),
-            }
-        }
-        (_, _, Some(1)) => "1 user".into(),
-        ("no", _, _) => "nobody".into(),
-        (_, _, Some(users)) => format!("{users} users").into(),
-        ("yes", _, None) => "yes".into(),
-        (_, _, None) => "not known".into(),
-    }
-}
-
-/// The progress, if one is configured.
-pub fn progress(task: &Task) -> Option<Part> {
-    let own = task.progress.as_ref()?;
-    Some(match (own.moved.0, own.missing, &own.unknown) {
-        _ if own.expired => "expired".into(),
-        (_, true, Some(why)) => Part::Unread(why.clone()),
-        (_, true, None) => "absent".into(),
-        (Some(_), false, _) => Part::Progress(own.moved),
-        (None, false, _) => "not seen to move yet".into(),
-    })
-}
-
-/// What else is worth knowing.
-fn notes(task: &Task) -> Option<Line> {
-    let notes = task.notes.iter().map(|note| &**note).collect::<Vec<_>>().join(" ");
-    (!notes.is_empty()).then(|| words(notes))
-}
-
-/// How long something took, and when that was.
-fn past(past: &Past) -> Line {
-    vec!["took ".into(), Part::Lasted(past.seconds), ", ".into(), Part::Ago(past.at)]
 }
 
 /// Each switch in words, with its user, and the lost ones.
@@ -229,25 +83,6 @@ pub fn limits(task: &Task) -> impl Iterator<Item = (&'static str, Seconds)> + us
         ("max_hold", thresholds.max_hold_seconds),
     ];
     limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
-}
-
-/// Holders with their hosts; the first `most` of them.
-pub fn holders(holders: &[Holder], most: usize) -> String {
-    let named = |holder: &Holder| party_name(&holder.holder, holder.host.as_ref(), None);
-    names(holders.iter().map(named), most)
-}
-
-/// The first `most` names, and the number of further ones.
-fn names(names: impl ExactSizeIterator<Item = String>, most: usize) -> String {
-    crate::text::identity::list(names.map(Cow::Owned), most)
-}
-
-fn party_name(holder: &Text, host: Option<&Text>, node: Option<&Text>) -> String {
-    let mut name = if holder.is_empty() { "somebody".to_owned() } else { holder.to_string() };
-    for (word, text) in [(" on ", host), (" at ", node)] {
-        name.extend(text.map(|text| format!("{word}{text}")));
-    }
-    name
 }
 
 fn split(split: &crate::api::Split) -> Line {
@@ -303,50 +138,10 @@ fn reading(subject: Subject<'_>) -> Line {
     line
 }
 
-/// The hold, if the lock is held according to the newest reading.
-fn present(task: &Task) -> Option<&crate::api::Hold> {
-    task.lock.as_ref().filter(|lock| lock.held == Some(true))?.hold.as_ref()
-}
-
-impl Subject<'_> {
-    /// When the newest trustworthy reading was requested, by the agent's clock.
-    fn read_at(self) -> At {
-        let age = self.task.evidence_age_seconds;
-        At(self.at.0.zip(age).map(|(at, Seconds(age_ms))| at.saturating_sub_unsigned(age_ms)))
-    }
-
-    /// A duration as of the newest reading, which goes on as long as readings arrive.
-    fn for_so_long(self, lasted: Seconds) -> Part {
-        match self.read_at().0.filter(|_| self.task.is_read()) {
-            Some(at) => Part::Since(At(Some(at.saturating_sub_unsigned(lasted.0)))),
-            None => Part::Lasted(lasted),
-        }
-    }
-}
-
-impl From<&'static str> for Part {
-    fn from(words: &'static str) -> Part {
-        Part::Words(words.into())
-    }
-}
-
-impl From<String> for Part {
-    fn from(words: String) -> Part {
-        Part::Words(words.into())
-    }
-}
-
-fn fact(name: &'static str, lines: impl IntoIterator<Item = Line>) -> Fact {
-    Fact { name, lines: lines.into_iter().collect() }
-}
-
-fn words(words: impl Into<Cow<'static, str>>) -> Line {
-    vec![Part::Words(words.into())]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::At;
 
     /// The only key of a counter is no user.
     #[test]

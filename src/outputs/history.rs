@@ -22,6 +22,8 @@ const OF_ONE_MAX: usize = 200;
 const KEPT_MAX: usize = 20_000;
 /// Maximum size of all events in bytes, estimated.
 const BYTES_MAX: usize = 16 << 20;
+/// Bytes per event for the indexes and the allocator.
+const OVERHEAD: usize = 160;
 
 /// The history; clones share it. The engine writes, HTTP handlers read.
 #[derive(Clone, Debug)]
@@ -50,6 +52,13 @@ pub struct Kept {
     pub level: Level,
     /// The event.
     pub event: Event,
+}
+
+impl Kept {
+    /// Estimated memory in bytes.
+    fn weight(&self) -> usize {
+        OVERHEAD + size_of::<Kept>() + weight::of(&self.event.kind)
+    }
 }
 
 /// The subject of an event.
@@ -165,7 +174,7 @@ struct Shelf {
 impl Shelves {
     fn put(&mut self, kept: Arc<Kept>) {
         let about = About::of(&kept.event.subject);
-        let weight = weight::of(&kept);
+        let weight = kept.weight();
         let shelf = self.by_subject.entry(about.clone()).or_default();
         self.by_weight.remove(&(shelf.bytes, about.clone()));
         shelf.bytes += weight;
@@ -187,7 +196,7 @@ impl Shelves {
         let Some(shelf) = self.by_subject.get_mut(about) else { return };
         self.by_weight.remove(&(shelf.bytes, about.clone()));
         if let Some(oldest) = shelf.events.pop_front() {
-            let weight = weight::of(&oldest);
+            let weight = oldest.weight();
             shelf.bytes -= weight;
             self.bytes -= weight;
             self.kept.remove(&oldest.number);
@@ -293,7 +302,7 @@ mod tests {
                 .collect();
             assert_eq!((by_subject, bytes), (shelves.kept.len(), shelves.bytes));
             assert_eq!(weights, shelves.by_weight);
-            assert_eq!(shelves.kept.values().map(|kept| weight::of(kept)).sum::<usize>(), bytes);
+            assert_eq!(shelves.kept.values().map(|kept| kept.weight()).sum::<usize>(), bytes);
             (by_subject, bytes)
         }
     }

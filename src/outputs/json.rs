@@ -8,23 +8,20 @@ mod queue;
 mod store;
 mod task;
 mod turn;
+mod values;
 mod wire;
 
 use std::sync::Arc;
-
-use lockwatch_judge::histogram::Histogram;
-use lockwatch_judge::problems::{Problems, Severity};
-use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
-use serde::Serialize;
 
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
 pub(super) use task::{row, task as task_of};
 pub use wire::text;
 
-use crate::alerts::firing;
-use crate::api::{self, At, Count, OneTask, Seconds};
+use crate::api::{self, OneTask};
 use crate::published::Published;
+use values::{agent, wall};
+use wire::around;
 
 /// Tasks per piece of the list: large enough to send efficiently, small enough to render at once.
 const TASKS_PER_PIECE: usize = 8;
@@ -105,16 +102,6 @@ impl Iterator for TaskList {
     }
 }
 
-/// A body whose long `list` is empty, split where the list's elements belong.
-fn around(body: &impl Serialize, list: &str) -> (String, String) {
-    let body = text(body);
-    // No text can contain this: its quotes are escaped.
-    let opening = format!("\"{list}\":[");
-    let at = body.find(&opening).map_or(body.len(), |at| at + opening.len());
-    let (head, tail) = body.split_at(at);
-    (head.to_owned(), tail.to_owned())
-}
-
 /// The body of `/api/v1/tasks/<name>`; `None` if there is no task called `name`.
 pub fn task(published: &Published, name: &str) -> Option<OneTask> {
     let view = published.snapshot.tasks.find(name)?;
@@ -122,39 +109,4 @@ pub fn task(published: &Published, name: &str) -> Option<OneTask> {
     let renewals = renewals.iter().map(|at| agent(published, *at)).collect();
     let task = api::Task { renewals: Some(renewals), ..task::task(published, view) };
     Some(OneTask { at: wall(published.wall), sequence: published.snapshot.sequence, task })
-}
-
-fn wall(at: AgentWall) -> At {
-    At(Some(at.0))
-}
-
-fn agent(published: &Published, at: Mono) -> At {
-    wall(published.wall_at(at))
-}
-
-fn server(at: impl Into<Option<ServerTime>>) -> At {
-    At(at.into().map(|at| at.0))
-}
-
-fn counts<const N: usize>(names: [&'static str; N], counts: [u64; N]) -> Vec<Count> {
-    let all = names.into_iter().zip(counts);
-    all.map(|(name, count)| Count { name: name.into(), count }).collect()
-}
-
-fn histogram(histogram: &Histogram) -> api::Histogram {
-    api::Histogram { count: histogram.count(), sum_seconds: Seconds(histogram.sum_ms) }
-}
-
-fn problems(problems: &Problems) -> Vec<api::Problem> {
-    let alerts = firing(problems).into_iter().map(|alert| api::Problem {
-        problem: alert.row.problem.name().into(),
-        alert: alert.row.alert.into(),
-        severity: match alert.row.alert_severity() {
-            Severity::Page => "page".into(),
-            Severity::Warning => "warning".into(),
-        },
-        seconds: Seconds(alert.ms),
-        event: alert.is_event,
-    });
-    alerts.collect()
 }

@@ -26,6 +26,7 @@ use crate::published::Published;
 use crate::text::identity::escape;
 use query::{ListQuery, TaskQuery};
 pub(crate) use runbooks::{runbook, runbooks};
+pub(crate) use shell::Around;
 use shell::Shell;
 
 /// The style sheet.
@@ -36,17 +37,6 @@ pub(crate) const ICON: &str = include_str!("page/icon.svg");
 pub(crate) const SCRIPT: &str = include_str!("page/app.js");
 /// Maximum number of events that a timeline is derived from.
 pub(crate) const EVENTS_MAX: usize = 1_000;
-
-/// The agent around a page.
-#[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
-    /// Identifies the process that answers.
-    pub(crate) boot: &'a str,
-    /// Why the page must not be taken as current, if so.
-    pub(crate) stopped: Option<&'a str>,
-    /// The user that may flip the own switch of the task that is shown.
-    pub(crate) switcher: Option<&'a str>,
-}
 
 /// The page of all tasks in pieces, so that a long one is never in memory as a whole.
 pub(crate) fn of_all(

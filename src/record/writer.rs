@@ -7,11 +7,13 @@
 //! complete line. A new one is started after [`RETRY`], and the inputs in between are counted. The
 //! writer never appends to a file that an error, or another process, has left.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -19,12 +21,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lockwatch_judge::input::Input;
+use lockwatch_judge::input::{Input, Topology};
+use lockwatch_judge::spec::{StoreIndex, WatchSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::redact::Redactor;
 use super::wire::{Begin, FORMAT, Line, Missing, What};
-use super::{InForce, Message, RecordOptions};
 use crate::text::instants::rfc3339;
 
 /// Approximate number of files in a folder. Removing the oldest one removes this fraction of the
@@ -46,6 +48,55 @@ const WALL_NOISE_MS: u64 = 20;
 const NAME: (&str, &str) = ("lockwatch-", ".jsonl.gz");
 /// The suffix of recordings that are not compressed, as former formats were.
 const PLAIN: &str = ".jsonl";
+
+/// Where and how much to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Maximum size of all files in the folder together, in bytes.
+    pub max_bytes: u64,
+}
+
+/// A message to the writer thread.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) at: Mono,
+    pub(super) wall: AgentWall,
+    /// The inputs that were dropped because the queue was full.
+    pub(super) missing: Option<Missing>,
+    /// The dropped inputs that stay in force, such as a configuration: they are delivered late.
+    pub(super) late: Vec<Input>,
+    pub(super) input: Input,
+    pub(super) weight: u64,
+}
+
+/// The inputs that stay in force until others replace them.
+#[derive(Debug, Default)]
+pub(super) struct InForce {
+    config: Option<Arc<WatchSpec>>,
+    topologies: BTreeMap<StoreIndex, Topology>,
+}
+
+impl InForce {
+    pub(super) fn update(&mut self, input: &Input) {
+        match input {
+            Input::Config(config) => {
+                self.config = Some(Arc::clone(config));
+                self.topologies.clear();
+            }
+            Input::Topology(topology) => {
+                self.topologies.insert(topology.store, topology.clone());
+            }
+            Input::Sample(_) | Input::Node(_) | Input::Tick => {}
+        }
+    }
+
+    pub(super) fn inputs(&self) -> impl Iterator<Item = Input> {
+        let topologies = self.topologies.values().cloned().map(Input::Topology);
+        self.config.clone().map(Input::Config).into_iter().chain(topologies)
+    }
+}
 
 /// Writes the messages that it receives, on a thread of its own.
 pub(super) struct Writer {

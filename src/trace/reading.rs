@@ -11,10 +11,10 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::ServerTime;
 use serde::{Deserialize, Serialize};
 
-use super::ReadReason;
 use super::names::instance_label;
 use crate::text::identity::{digest, escape, holder_label, list};
 use crate::text::instants::rfc3339;
+use lockwatch_watch::redis::driver::ReadReason;
 
 /// Maximum number of names in a list.
 const NAMED_MAX: usize = 20;

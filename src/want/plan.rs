@@ -5,11 +5,10 @@ use lockwatch_judge::spec::Codec;
 use lockwatch_watch::command;
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
-use super::Wish;
 use super::board::{Board, Row, named_key};
 use super::names;
 use super::source::{Source, text_asks};
-use super::values;
+use super::values::{self, Wish};
 use crate::text::identity::escape;
 
 /// Which switch is this user's.

@@ -6,8 +6,23 @@ use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
 use lockwatch_watch::redis::codec::{Form, Scalar, decode, encode, form_of};
 
-use super::Wish;
 use super::board::Row;
+
+/// What a user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The task is to run.
+    On,
+    /// It is not to run for this user.
+    Off,
+}
+
+impl Wish {
+    /// Whether a switch says so.
+    pub(super) fn is(self, switch: &Switch) -> bool {
+        matches!((self, switch), (Wish::On, Switch::On) | (Wish::Off, Switch::Off))
+    }
+}
 
 /// The pairs of words, off and on. The first one is written where nothing says otherwise.
 const PAIRS: [[&str; 2]; 4] = [["false", "true"], ["0", "1"], ["off", "on"], ["no", "yes"]];

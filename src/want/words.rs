@@ -3,19 +3,52 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Switch;
+use lockwatch_judge::spec::Codec;
 use lockwatch_judge::verdict::Wanted;
 use serde_json::{Value, json};
 
-use super::board::Row;
+use super::board::{Board, Row};
+use super::plan::Mine;
 use super::source::Source;
-use super::{Outcome, Wish};
+use super::values::Wish;
 use crate::text::identity::{escape, list};
 
 /// Maximum number of users that a sentence names.
 const NAMED_MAX: usize = 20;
 
+/// What is there, and what was done.
+#[derive(Debug)]
+pub struct Outcome {
+    pub(super) task: String,
+    pub(super) store: String,
+    pub(super) source: Source,
+    pub(super) codec: Codec,
+    pub(super) user: Option<Vec<u8>>,
+    pub(super) mine: Option<Mine>,
+    pub(super) wish: Option<Wish>,
+    pub(super) changed: bool,
+    pub(super) board: Board,
+}
+
+impl Outcome {
+    /// Whether a switch was written.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        text(self)
+    }
+
+    /// The same as one line of JSON.
+    pub fn json(&self) -> String {
+        json(self).to_string() + "\n"
+    }
+}
+
 /// For people: what was done; `status` lists all users before that.
-pub(super) fn text(outcome: &Outcome) -> String {
+fn text(outcome: &Outcome) -> String {
     let mut text = String::new();
     if outcome.wish.is_none() {
         let Outcome { source, codec, task, store, .. } = outcome;
@@ -148,7 +181,7 @@ fn what_follows(outcome: &Outcome) -> &'static str {
 }
 
 /// The same for programs.
-pub(super) fn json(outcome: &Outcome) -> Value {
+fn json(outcome: &Outcome) -> Value {
     let text = |bytes: &[u8]| escape(bytes).into_owned();
     let user = |row: &Row| {
         let (user, switch) = (text(&row.user), word(&row.switch));
@@ -190,11 +223,7 @@ pub(super) fn json(outcome: &Outcome) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_judge::spec::Codec;
-
     use super::*;
-    use crate::want::board::Board;
-    use crate::want::plan::Mine;
 
     fn outcome(user: &str, wish: Option<Wish>, changed: bool, rows: &[(&str, &str)]) -> Outcome {
         let row = |(field, value): &(&str, &str)| {

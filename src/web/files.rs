@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Door;
+use rustls::ServerConfig;
+
 use super::bucket::Bucket;
 use super::tls::{self, Material, Mistakes, called};
 use super::weaker::weaker;
@@ -13,9 +14,27 @@ use crate::config::ConfigErrors;
 use crate::config::web::{Pem, TlsServer, WebConfig};
 use crate::pem;
 
+/// One version of the web file.
+#[derive(Debug)]
+pub struct Door {
+    /// What it says.
+    pub config: WebConfig,
+    /// TLS; `None`: plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+    bucket: Option<Bucket>,
+    loaded: Loaded,
+}
+
+impl Door {
+    /// Whether one more request may be answered now.
+    pub fn has_room(&self) -> bool {
+        self.bucket.as_ref().is_none_or(Bucket::take)
+    }
+}
+
 /// The contents that a version was made of. They have secrets, so they are never shown.
 #[derive(Default, PartialEq, Eq)]
-pub(super) struct Loaded {
+struct Loaded {
     text: String,
     /// What the files have that it names.
     named: BTreeMap<PathBuf, Option<Vec<u8>>>,

@@ -309,9 +309,9 @@ fn no_request_touches_redis() {
 }
 
 #[test]
-fn it_ends_when_told_to_though_a_client_is_still_connected() {
+fn it_ends_when_asked_to_though_a_client_is_still_connected() {
     let Some(server) =
-        RedisServer::start("it_ends_when_told_to_though_a_client_is_still_connected")
+        RedisServer::start("it_ends_when_asked_to_though_a_client_is_still_connected")
     else {
         return;
     };

@@ -96,7 +96,7 @@ struct Notification {
 /// The expected notification of an alert, as documentation and example define it.
 fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
     let whose = |who: &str| team.map_or(who.to_owned(), |team| format!("{team}-{who}"));
-    let told = |receiver: String, group_by: &str, group_wait_ms| Notification {
+    let reported = |receiver: String, group_by: &str, group_wait_ms| Notification {
         receiver,
         group_by: group_by.to_owned(),
         group_wait_ms,
@@ -115,16 +115,16 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
             | "LockwatchAgentRestarting"
     );
     if alert == "LockwatchWatchdog" {
-        return told("dead-mans-switch".to_owned(), "cluster", 0);
+        return reported("dead-mans-switch".to_owned(), "cluster", 0);
     }
     if !is_page {
-        return told(whose("chat"), "alertname,store,cluster", 30_000);
+        return reported(whose("chat"), "alertname,store,cluster", 30_000);
     }
     let wait_ms = match alert {
         "LockwatchTaskDown" | "LockwatchTaskSplit" => 0,
         _ => 1_000,
     };
-    told(whose(if severity == "critical" { "pager" } else { "chat" }), "...", wait_ms)
+    reported(whose(if severity == "critical" { "pager" } else { "chat" }), "...", wait_ms)
 }
 
 /// Every alert, as raised for a task or Redis server of each kind.
@@ -178,9 +178,9 @@ fn receivers(destinations: &[&Destination]) -> String {
 }
 
 #[test]
-fn every_alert_reaches_who_must_be_told_as_soon_as_it_must() {
+fn every_alert_reaches_who_must_be_notified_as_soon_as_it_must() {
     let routes = Routes::read(&yaml("alertmanager-example.yml")).unwrap();
-    for (labels, told) in cases() {
+    for (labels, reported) in cases() {
         let destinations = routes.destinations(&labels);
         let [only] = destinations.as_slice() else { panic!("{labels:?} reaches {destinations:?}") };
         let reached = Notification {
@@ -188,7 +188,7 @@ fn every_alert_reaches_who_must_be_told_as_soon_as_it_must() {
             group_by: only.group_by.join(","),
             group_wait_ms: only.group_wait_ms,
         };
-        assert_eq!(reached, told, "{labels:?}");
+        assert_eq!(reached, reported, "{labels:?}");
     }
 }
 
@@ -198,8 +198,8 @@ fn amtool_says_the_same() {
         return;
     }
     let file = alerts("alertmanager-example.yml");
-    for (labels, told) in cases() {
-        assert_eq!(amtool_routes(&file, &labels), told.receiver, "{labels:?}");
+    for (labels, reported) in cases() {
+        assert_eq!(amtool_routes(&file, &labels), reported.receiver, "{labels:?}");
     }
 }
 

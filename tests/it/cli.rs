@@ -168,9 +168,10 @@ fn bash_completes() {
 /// overrides this.
 #[test]
 fn the_allocator_is_set_up() {
-    let set_up = |told: &str| {
-        let told = format!("stats_print:true{told}");
-        let output = program().arg("--version").env("_RJEM_MALLOC_CONF", told).output().unwrap();
+    let set_up = |reported: &str| {
+        let reported = format!("stats_print:true{reported}");
+        let output =
+            program().arg("--version").env("_RJEM_MALLOC_CONF", reported).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         ["opt.narenas", "opt.dirty_decay_ms", "opt.muzzy_decay_ms"].map(|option| {
             let line = text

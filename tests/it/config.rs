@@ -130,16 +130,18 @@ fn login(username: &str, file: &str) -> Login {
 fn servers_have_default_ports_and_one_spelling() {
     let config = good("servers.yml");
     let spec = config.watch_spec(0);
-    let told: Vec<(&str, Option<RedisKind>, String)> = spec
+    let reported: Vec<(&str, Option<RedisKind>, String)> = spec
         .stores
         .iter()
         .map(|redis| (&*redis.name, RedisKind::of(redis), redis.addresses.join(" ")))
         .collect();
-    let told: Vec<(&str, RedisKind, &str)> =
-        told.iter().filter_map(|(name, kind, all)| Some((*name, (*kind)?, all.as_str()))).collect();
+    let reported: Vec<(&str, RedisKind, &str)> = reported
+        .iter()
+        .filter_map(|(name, kind, all)| Some((*name, (*kind)?, all.as_str())))
+        .collect();
     let sentinels = "sentinel-a:26379 sentinel-b:26380 [fd00::3]:26379";
     assert_eq!(
-        told,
+        reported,
         [
             ("alone", RedisKind::Replicated, "10.0.0.7:6379"),
             ("orders", RedisKind::Sentinel, sentinels),

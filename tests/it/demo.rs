@@ -221,8 +221,8 @@ async fn a_dead_script_is_not_noticed_by_the_watchdog() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_told_to_end_releases_its_lock() {
-    let Some(mut bench) = Bench::start("demo: told to end").await else { return };
+async fn a_worker_that_is_ordered_to_end_releases_its_lock() {
+    let Some(mut bench) = Bench::start("demo: ordered to end").await else { return };
     bench.b.crash().await.unwrap();
     bench.board.switch("anna", Position::On).await.unwrap();
     bench.until_held_by(&["server-a"]).await;
@@ -235,7 +235,7 @@ async fn a_worker_that_is_told_to_end_releases_its_lock() {
 struct Demo {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Demo {
@@ -249,14 +249,14 @@ impl Demo {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Demo { child, lines, told: Vec::new() }
+        Demo { child, lines, reported: Vec::new() }
     }
 
     /// Reads lines until one contains `text`.
     async fn until(&mut self, text: &str) -> String {
         let found = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
-                self.told.push(line.clone());
+                self.reported.push(line.clone());
                 if line.contains(text) {
                     return Some(line);
                 }
@@ -264,10 +264,9 @@ impl Demo {
             None
         };
         let found = timeout(PATIENCE, found).await;
-        found
-            .ok()
-            .flatten()
-            .unwrap_or_else(|| panic!("it did not say {text:?}, but:\n{}", self.told.join("\n")))
+        found.ok().flatten().unwrap_or_else(|| {
+            panic!("it did not say {text:?}, but:\n{}", self.reported.join("\n"))
+        })
     }
 
     /// Sends a signal, through the shell because that needs no unsafe code.
@@ -285,7 +284,7 @@ impl Demo {
     async fn end(&mut self) -> bool {
         let rest = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
-                self.told.push(line);
+                self.reported.push(line);
             }
             self.child.wait().await.unwrap().success()
         };
@@ -317,7 +316,7 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
         assert!(tokio::net::TcpStream::connect(&agent).await.is_ok());
         assert!(directory.is_dir());
         demo.signal(signal).await;
-        assert!(demo.end().await, "{signal}: {}", demo.told.join("\n"));
+        assert!(demo.end().await, "{signal}: {}", demo.reported.join("\n"));
         for address in [redis, agent] {
             assert!(
                 tokio::net::TcpStream::connect(&address).await.is_err(),
@@ -326,7 +325,7 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
         }
         assert!(!directory.exists());
         assert!(
-            demo.told
+            demo.reported
                 .iter()
                 .any(|line| line.contains("worker-") && line.contains("asks the script to end"))
         );

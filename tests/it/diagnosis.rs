@@ -66,8 +66,8 @@ fn cases(servers: &Servers) -> Vec<Case> {
     let both = |login: &str| {
         format!("nodes: ['redis://{locked}', 'redis://{}']{login}", servers.follower.address())
     };
-    type Told<'a> = (&'static str, &'a str, &'static str);
-    let case = |name, wrong, (reason, words, remedy): Told<'_>, mended| Case {
+    type Report<'a> = (&'static str, &'a str, &'static str);
+    let case = |name, wrong, (reason, words, remedy): Report<'_>, mended| Case {
         name,
         wrong,
         reason,

@@ -95,7 +95,7 @@ fn keys(config: &Config) -> BTreeSet<String> {
 
 /// The comment above a task.
 #[track_caller]
-fn told(text: &str, name: &str) -> String {
+fn about(text: &str, name: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().position(|line| *line == format!("  - name: \"{name}\""));
     let above = lines[..at.unwrap_or_else(|| panic!("no task {name}:\n{text}"))].iter().rev();
@@ -170,7 +170,7 @@ fn a_queue_under_an_unmapped_name_is_no_lock_of_its_own() {
     let (text, config) = found(server.port, &[]);
     let keys: Vec<&[u8]> = config.tasks.iter().map(|task| &task.lock().unwrap().key[..]).collect();
     assert_eq!(keys, [&b"crt::job"[..]], "{text}");
-    assert!(told(&text, "crt::job").contains("Redisson"), "{text}");
+    assert!(about(&text, "crt::job").contains("Redisson"), "{text}");
     assert!(!text.contains("only its queue"), "{text}");
 }
 
@@ -271,8 +271,8 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         ("job-lock:prod:billing", ["ShedLock", "held while a run lasts", "not renewed"]),
         ("zombie", ["A token", "Held by", "without any TTL"]),
     ] {
-        let told = told(&text, name);
-        assert!(pieces.iter().all(|piece| told.contains(piece)), "{name}: {told}");
+        let about = about(&text, name);
+        assert!(pieces.iter().all(|piece| about.contains(piece)), "{name}: {about}");
     }
     assert!(!text.contains(&token) && !text.contains("aB3dE5gH7jK9mN1p"), "{text}");
     // Comments for keys that are no task, possible tasks, and other keys that a task may have.
@@ -349,7 +349,7 @@ fn turns_and_delayed_tasks_are_found() {
     let mut names: Vec<&[u8]> = turn.tasks.iter().map(|name| &*name.0).collect();
     names.sort_unstable();
     assert_eq!(names, [&b"bill"[..], b"pack", b"ship"]);
-    assert!(told(&text, "alternation").contains("the turn came back"), "{text}");
+    assert!(about(&text, "alternation").contains("the turn came back"), "{text}");
     for line in [
         "  #   turn: {hash: \"night:turns\", unit: s, tasks: [\"backup\"]}",
         "  #   queue: {zset: \"mails\", unit: s, lock: \"lock_{id}\"}",
@@ -450,8 +450,8 @@ fn the_keys_of_the_real_shedlock_are_recognised() {
         assert_eq!(task.lock().unwrap().library.as_str(), "shedlock");
     }
     for name in expected {
-        let told = told(&text, &name);
-        assert!(told.contains("ShedLock: held while a run lasts"), "{told}");
+        let about = about(&text, &name);
+        assert!(about.contains("ShedLock: held while a run lasts"), "{about}");
     }
 }
 
@@ -509,7 +509,7 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
     server.cli(&["acl", "log", "reset"]);
     let (text, config) = found(server.port, &login);
     assert!(
-        keys(&config).contains("zombie:lock") && told(&text, "zombie").contains("Held by"),
+        keys(&config).contains("zombie:lock") && about(&text, "zombie").contains("Held by"),
         "{text}"
     );
     assert_eq!(config.redises[0].login.username.as_deref(), Some("seeker"));
@@ -539,8 +539,8 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
 /// A lock that changes hands is reported as such. A lock of one item, which does not last, is no
 /// task. An unreadable lock may have lasted.
 #[test]
-fn what_changes_while_it_is_watched_is_told() {
-    let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_told")
+fn what_changes_while_it_is_watched_is_reported() {
+    let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_reported")
     else {
         return;
     };
@@ -580,9 +580,9 @@ fn what_changes_while_it_is_watched_is_told() {
         Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let expected = ["import:4712:lock", "nightly:lock", "round:lock"];
     assert_eq!(keys(&config), expected.map(str::to_owned).into(), "{text}");
-    let round = told(&text, "round");
+    let round = about(&text, "round");
     assert!(round.contains("; taken ") && round.contains(" times in 4s"), "{round}");
-    assert!(told(&text, "nightly").contains("Free by now: it ran out"), "{text}");
+    assert!(about(&text, "nightly").contains("Free by now: it ran out"), "{text}");
     assert!(
         text.replace("\n  # ", " ").contains("did not stay, as the lock of an item would."),
         "{text}"
@@ -697,7 +697,7 @@ fn a_replica_says_so_and_nothing_is_watched_there() {
         text.contains(&format!("THIS IS A REPLICA, of the master 127.0.0.1:{}", master.port)),
         "{text}"
     );
-    assert!(!told(&text, "outbound").contains("Held"), "{text}");
+    assert!(!about(&text, "outbound").contains("Held"), "{text}");
 }
 
 #[test]
@@ -719,7 +719,7 @@ fn a_server_of_a_cluster_says_so_and_stands_for_its_cluster() {
             continue;
         };
         for task in &config.tasks {
-            assert!(told(&text, &task.name).contains("Held by"), "{text}");
+            assert!(about(&text, &task.name).contains("Held by"), "{text}");
         }
         seen.extend(keys(&config));
     }

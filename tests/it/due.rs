@@ -74,14 +74,14 @@ fn what_is_seen_fires() {
     let snapshot = held(None);
     let problems = problems::of_task(snapshot.tasks.first().unwrap(), snapshot.at, None);
     let alerts = firing(&problems);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         alerts.iter().map(|alert| (alert.row.alert, alert.ms, alert.is_event)).collect();
-    assert_eq!(told, [("LockwatchHeldTooLong", 60_000, false)]);
+    assert_eq!(reported, [("LockwatchHeldTooLong", 60_000, false)]);
 }
 
 #[test]
 fn an_event_fires_once_and_switches_that_were_never_seen_after_a_while() {
-    let told = |findings: &[(Problem, u64)], events: &[(Problem, u64)]| -> Vec<_> {
+    let reported = |findings: &[(Problem, u64)], events: &[(Problem, u64)]| -> Vec<_> {
         let findings = findings.iter().map(|(of, ms)| (*of, Finding::Positive { ms: *ms }));
         let problems =
             Problems { clear: false, findings: findings.collect(), events: events.to_vec() };
@@ -89,8 +89,8 @@ fn an_event_fires_once_and_switches_that_were_never_seen_after_a_while() {
         alerts.map(|alert| (alert.row.alert, alert.ms, alert.is_event)).collect()
     };
     let (split, unseen) = ("LockwatchTaskSplit", "LockwatchSwitchKeyMissing");
-    assert_eq!(told(&[(Problem::Split, 7)], &[(Problem::Split, 0)]), [(split, 7, false)]);
-    assert_eq!(told(&[], &[(Problem::Split, 9)]), [(split, 9, true)]);
-    assert_eq!(told(&[(Problem::SwitchesUnseen, 600_000)], &[]), []);
-    assert_eq!(told(&[(Problem::SwitchesUnseen, 600_001)], &[]), [(unseen, 600_001, false)]);
+    assert_eq!(reported(&[(Problem::Split, 7)], &[(Problem::Split, 0)]), [(split, 7, false)]);
+    assert_eq!(reported(&[], &[(Problem::Split, 9)]), [(split, 9, true)]);
+    assert_eq!(reported(&[(Problem::SwitchesUnseen, 600_000)], &[]), []);
+    assert_eq!(reported(&[(Problem::SwitchesUnseen, 600_001)], &[]), [(unseen, 600_001, false)]);
 }

@@ -66,9 +66,9 @@ fn deciding(explanation: &Value) -> String {
 
 #[track_caller]
 fn assert_says(explanation: &Value, pieces: &[&str]) {
-    let told = deciding(explanation);
+    let answer = deciding(explanation);
     for piece in pieces {
-        assert!(told.contains(piece), "{piece:?} is not in:\n{told}\n{explanation:#}");
+        assert!(answer.contains(piece), "{piece:?} is not in:\n{answer}\n{explanation:#}");
     }
     let rules = explanation["rules"].as_array().unwrap();
     assert_eq!(rules.last().unwrap()["rule"], explanation["rule"]);
@@ -448,21 +448,21 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
 
     let free = run(&["explain", "outbound", "--once", "--config.file", &file, "--json"]);
     assert_eq!(free.status.code(), Some(0), "{free:?}");
-    let told: Value = serde_json::from_slice(&free.stdout).unwrap();
+    let answer: Value = serde_json::from_slice(&free.stdout).unwrap();
     assert_eq!(
-        (told["source"].as_str(), told["verdict"].as_str()),
+        (answer["source"].as_str(), answer["verdict"].as_str()),
         (Some("once"), Some("pending"))
     );
     assert_eq!(
-        (&told["verdict_since"], &told["pages"][1]["value_seconds"]),
+        (&answer["verdict_since"], &answer["pages"][1]["value_seconds"]),
         (&Value::Null, &Value::Null)
     );
     assert!(
-        told["notes"][0].as_str().unwrap().contains("Single reading, without an agent"),
-        "{told:#}"
+        answer["notes"][0].as_str().unwrap().contains("Single reading, without an agent"),
+        "{answer:#}"
     );
     assert_says(
-        &told,
+        &answer,
         &[
             "The lock is free, confirmed",
             "How long that has lasted is not known",
@@ -470,8 +470,8 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
         ],
     );
     assert!(
-        told["trace"]["exchanges"].as_array().unwrap().len() >= 2,
-        "a free lock is read twice: {told:#}"
+        answer["trace"]["exchanges"].as_array().unwrap().len() >= 2,
+        "a free lock is read twice: {answer:#}"
     );
 
     let held = run(&["explain", "inbound", "--agent.url", &nobody(), "--config.file", &file]);
@@ -591,10 +591,10 @@ fn two_masters_are_named_with_the_nodes_that_show_them() {
         page.verdict("outbound") == "split"
     });
     let split = explained_as(&agent, "outbound", "split");
-    let told = deciding(&split);
-    assert!(told.contains("kind masters") || told.contains("kind overlap"), "{told}");
-    assert!(told.contains(A) && told.contains(B), "{told}");
-    assert!(addresses.iter().all(|address| told.contains(address)), "{addresses:?}\n{told}");
+    let answer = deciding(&split);
+    assert!(answer.contains("kind masters") || answer.contains("kind overlap"), "{answer}");
+    assert!(answer.contains(A) && answer.contains(B), "{answer}");
+    assert!(addresses.iter().all(|address| answer.contains(address)), "{addresses:?}\n{answer}");
     wait_until(PATIENCE, "what the witness says is shown", || {
         let exchanges = explained(&agent, "outbound")["trace"]["exchanges"].take();
         let asked = |asked: &str| {

@@ -31,7 +31,7 @@ const C: &str = "cccccccc-55f1-4e35-9d2b-1a7c0f6e8b90:3";
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Deadline for reporting a split once both holders are visible. However short the interval, a hold
 /// proves nothing until it is older than a phantom (1.15 s). The rest is the test's own polling.
-const TOLD_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
+const REPORTED_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
 /// How long a replaced master may take to become a replica.
 const RECONFIGURED: Duration = Duration::from_secs(60);
 
@@ -83,7 +83,7 @@ fn name(holder: &str) -> &str {
 }
 
 /// The log lines of one kind of event that contain all these pieces.
-fn told(agent: &Agent, event: &str, pieces: &[&str]) -> Vec<String> {
+fn reported(agent: &Agent, event: &str, pieces: &[&str]) -> Vec<String> {
     let event = format!(" event={event} ");
     agent.log_lines(&[&[event.as_str()], pieces].concat())
 }
@@ -144,8 +144,8 @@ fn assert_calm(agent: &Agent, pages: &[Exposition], verdict: &str) {
     agent.check(last, "no split, nothing lost, no gap", harmless);
     let bad = ["split_began", "lock_lost", "gap_began", "switches_lost"];
     for event in bad {
-        let mut lines = told(agent, event, &[]);
+        let mut lines = reported(agent, event, &[]);
         lines.retain(|line| !line.contains(" task=") || line.contains(&format!(" task={TASK} ")));
-        agent.check(last, &format!("{event} was told"), lines.is_empty());
+        agent.check(last, &format!("{event} was reported"), lines.is_empty());
     }
 }

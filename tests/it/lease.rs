@@ -159,7 +159,7 @@ async fn a_release_is_published_as_waiters_expect_it_and_nothing_else() {
     let mut listener = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     listener.psubscribe("*").await.unwrap();
     let (mut client, _) = bench.client(b"{outbound}:lock", LEASE_MS);
-    // Only a release is told.
+    // Only a release is reported.
     for request in [Action::Take, Action::Renew, Action::Look, Action::Release, Action::Release] {
         ask(&mut client, request).await;
     }

@@ -309,7 +309,7 @@ async fn many_changes_in_quick_succession_make_few_frames() {
 }
 
 #[tokio::test]
-async fn an_engine_that_stopped_is_told() {
+async fn an_engine_that_stopped_is_reported() {
     let mut old = snapshot(1, vec![stopped_task("a")]);
     Arc::make_mut(&mut old).made = Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
     let server = start(old, Limits::default()).await;

@@ -31,7 +31,7 @@ fn task_json(view: TaskView) -> Value {
 
 #[test]
 fn a_task_tells_everything_in_base_units() {
-    let told = task_json(full_task("outbound"));
+    let body = task_json(full_task("outbound"));
     let totals = json!({
         "wanted_seconds": 86400.0, "down_seconds": 61.5, "outage_seconds": 33.0, "split_seconds": 0.007,
         "blind_seconds": 3.0,
@@ -142,12 +142,12 @@ fn a_task_tells_everything_in_base_units() {
     // The macro has no room for more.
     expected["runs"] = Value::Null;
     expected["notes"] = json!([]);
-    assert_eq!(told, expected, "{told:#}");
+    assert_eq!(body, expected, "{body:#}");
 }
 
 #[test]
 fn what_is_not_known_is_null() {
-    let told = task_json(new_task("outbound"));
+    let body = task_json(new_task("outbound"));
     for path in [
         "/lock/held",
         "/lock/hold",
@@ -158,7 +158,7 @@ fn what_is_not_known_is_null() {
         "/lock/waiters",
         "/node",
     ] {
-        assert_eq!(told.pointer(path), Some(&Value::Null), "{path}");
+        assert_eq!(body.pointer(path), Some(&Value::Null), "{path}");
     }
     let far = ServerTime(i64::MAX);
     let mut view = full_task("outbound");
@@ -183,23 +183,23 @@ fn an_unreadable_task_names_the_remedy() {
         claims_unknown: Some(Unknown::TooLarge),
         ..full_task("outbound")
     };
-    let told = task_json(view);
-    assert_eq!(told["lock"]["unknown"]["reason"], "no_permission");
+    let body = task_json(view);
+    assert_eq!(body["lock"]["unknown"]["reason"], "no_permission");
     assert_eq!(
-        told["lock"]["unknown"]["remedy"],
+        body["lock"]["unknown"]["remedy"],
         lockwatch_watch::redis::remedy(Unknown::NoPermission)
     );
-    assert_eq!(told["switches_unknown"]["reason"], "wrong_type");
-    assert_eq!(told["progress"]["missing"], true);
-    assert_eq!(told["claims_unknown"]["reason"], "too_large");
-    assert_eq!(told["progress"]["unknown"]["reason"], "layout");
+    assert_eq!(body["switches_unknown"]["reason"], "wrong_type");
+    assert_eq!(body["progress"]["missing"], true);
+    assert_eq!(body["claims_unknown"]["reason"], "too_large");
+    assert_eq!(body["progress"]["unknown"]["reason"], "layout");
 }
 
 #[test]
 fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
     let reason = |unknown, switches_unknown| {
-        let told = task_json(TaskView { unknown, switches_unknown, ..full_task("outbound") });
-        told["reason"].as_str().unwrap().to_owned()
+        let body = task_json(TaskView { unknown, switches_unknown, ..full_task("outbound") });
+        body["reason"].as_str().unwrap().to_owned()
     };
     let (lock, switches) = (Unknown::NoPermission, Unknown::WrongType);
     let tells = |reason: &str, why: Unknown| {
@@ -284,30 +284,30 @@ fn addresses_are_hostile_bytes_too() {
     let mut redis = sentinel_redis("main");
     redis.nodes = vec![good_node(evil)];
     redis.announcers = vec![Announcer { address: evil.into(), master: Some(Ok(evil.into())) }];
-    let told = &list_json(vec![redis])["stores"][0];
+    let body = &list_json(vec![redis])["stores"][0];
     for path in ["/nodes/0/address", "/sentinels/0/address", "/sentinels/0/master"] {
-        assert_eq!(told.pointer(path), Some(&json!(shown)), "{path}");
+        assert_eq!(body.pointer(path), Some(&json!(shown)), "{path}");
     }
     let mut view = full_task("outbound");
     view.node = Some(evil.into());
     view.lock_mut().unwrap().witnesses =
         [witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)]
             .into();
-    let told = task_json(view);
-    assert_eq!((&told["node"], &told["witnesses"][0]["node"]), (&json!(shown), &json!(shown)));
-    assert_eq!(told["witnesses"][0]["holders"][0]["digest"], json!(true));
-    assert_eq!(told["witnesses"][1]["holders"], Value::Null);
-    assert!(!told.to_string().contains("s3cr3t"), "{told}");
+    let body = task_json(view);
+    assert_eq!((&body["node"], &body["witnesses"][0]["node"]), (&json!(shown), &json!(shown)));
+    assert_eq!(body["witnesses"][0]["holders"][0]["digest"], json!(true));
+    assert_eq!(body["witnesses"][1]["holders"], Value::Null);
+    assert!(!body.to_string().contains("s3cr3t"), "{body}");
 }
 
 #[test]
-fn a_secret_token_is_never_told() {
+fn a_secret_token_is_never_shown() {
     let _rule = rule("14 hostile bytes");
     let mut view = full_task("outbound");
     view.lock_mut().unwrap().hold = Some(hold(vec![(secret(), None)]));
-    let told = task_json(view);
-    assert!(!told.to_string().contains("s3cr3t"));
-    let holder = &told["lock"]["hold"]["holders"][0];
+    let body = task_json(view);
+    assert!(!body.to_string().contains("s3cr3t"));
+    let holder = &body["lock"]["hold"]["holders"][0];
     assert_eq!(
         (holder["digest"].as_bool(), holder["holder"].as_str().map(str::len)),
         (Some(true), Some(8))
@@ -500,7 +500,7 @@ fn party(holder: Holder, node: Option<&str>) -> Party {
 }
 
 #[test]
-fn each_kind_is_told_at_its_level_without_secrets_or_control_characters() {
+fn each_kind_is_reported_at_its_level_without_secrets_or_control_characters() {
     let _rule = rule("14 hostile bytes");
     for (kind, level, name) in every_kind() {
         let line = describe(&event(kind));
@@ -563,26 +563,26 @@ fn a_line_says_who_why_and_for_how_long() {
         overlap_ms: 17_250,
         blind_ms: 8_000,
     };
-    let told = describe(&event(EventKind::FailoverReport(failover_report.clone())));
+    let body = describe(&event(EventKind::FailoverReport(failover_report.clone())));
     assert_eq!(
-        told.message,
+        body.message,
         "generation changed: 7 kept, 1 lost, 0 changed, 2 overlapped, 3 over; the new master \
          never had the last 512 \
          bytes or more; two holders for at least 17.25 s"
     );
     assert_eq!(
-        (told.who.as_deref(), told.reason),
+        (body.who.as_deref(), body.reason),
         (Some("10.0.0.5:6379 -> 10.0.0.6:6379"), Some("failover"))
     );
-    assert_eq!(told.seconds, Some(8.0));
+    assert_eq!(body.seconds, Some(8.0));
     let clean = FailoverReport {
         bytes_lost: Some(0),
         fates: [7, 0, 0, 0, 0],
         overlap_ms: 0,
         ..failover_report
     };
-    let told = describe(&event(EventKind::FailoverReport(clean)));
-    assert_eq!(told.message, "generation changed: 7 kept, 0 lost, 0 changed, 0 overlapped, 0 over");
+    let body = describe(&event(EventKind::FailoverReport(clean)));
+    assert_eq!(body.message, "generation changed: 7 kept, 0 lost, 0 changed, 0 overlapped, 0 over");
     let moved = EventKind::MastersChanged {
         from: vec!["a:1".into()],
         to: Ok(vec!["b:1".into(), "c:1".into()]),

@@ -323,7 +323,7 @@ async fn what_is_not_known_is_said() {
 }
 
 #[tokio::test]
-async fn wanting_users_are_told_by_each_kind_of_switch() {
+async fn wanting_users_are_shown_by_each_kind_of_switch() {
     let wanted = |name: &str, source, wanted, users| {
         let mut task = stopped_task(name);
         Arc::make_mut(&mut task.spec).wanted =

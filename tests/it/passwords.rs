@@ -112,8 +112,8 @@ fn a_command_is_run_for_each_connection() {
 }
 
 #[test]
-fn a_command_that_does_not_work_is_told_for_its_own_tasks_only() {
-    let test = "passwords::a_command_that_does_not_work_is_told_for_its_own_tasks_only";
+fn a_command_that_does_not_work_is_reported_for_its_own_tasks_only() {
+    let test = "passwords::a_command_that_does_not_work_is_reported_for_its_own_tasks_only";
     let Some(server) = RedisServer::start_with_password(test, SECRET) else { return };
     let source = Source::new(SECRET);
     source.script("hangs", &format!("echo {SECRET}; sleep 1000"));
@@ -139,8 +139,8 @@ fn a_command_that_does_not_work_is_told_for_its_own_tasks_only() {
         view.held("good") == Some(0.0) && wrong.iter().all(|(task, _)| reason(task))
     });
     for (store, words) in wrong {
-        let told = agent.log_lines(&[&format!("store={store}"), "cannot connect", words]);
-        assert_eq!(told.len(), 1, "{store}: {}", agent.log());
+        let reported = agent.log_lines(&[&format!("store={store}"), "cannot connect", words]);
+        assert_eq!(reported.len(), 1, "{store}: {}", agent.log());
     }
     assert!(!agent.log().contains(SECRET));
     assert!(!agent.text("/metrics").contains(SECRET));

@@ -313,8 +313,8 @@ fn members_that_a_clean_up_removes_are_noticed() {
 }
 
 #[test]
-fn a_lock_that_outlives_its_task_is_told() {
-    let test = "queue::a_lock_that_outlives_its_task_is_told";
+fn a_lock_that_outlives_its_task_is_reported() {
+    let test = "queue::a_lock_that_outlives_its_task_is_reported";
     let Some(scene) = Scene::open(test, (", max_late: 20s", "")) else { return };
     scene.add("m1", 0.0);
     scene.server.cli(&["set", "lock_m1", "w1", "px", "60000"]);
@@ -404,8 +404,10 @@ fn a_queue_is_explained_recorded_and_replayed() {
     });
     wait_until(PATIENCE, "one is late", || agent.task("delayed")["verdict"] == "stalled");
     let explained = agent.text("/api/v1/tasks/delayed/explain");
-    for told in ["ZMSCORE tasks m1 m2", "Member m2 is due at once", "executing until", "max_late"] {
-        assert!(explained.contains(told), "{told}: {explained}");
+    for reported in
+        ["ZMSCORE tasks m1 m2", "Member m2 is due at once", "executing until", "max_late"]
+    {
+        assert!(explained.contains(reported), "{reported}: {explained}");
     }
     let status = program()
         .args(["status", "delayed", "--agent.url", &format!("http://127.0.0.1:{}", agent.port)])
@@ -414,8 +416,8 @@ fn a_queue_is_explained_recorded_and_replayed() {
         .unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
     let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
-    for told in ["!! stalled", "2, 2 of them due", ": m2", "m1 by", "executing until"] {
-        assert!(status.contains(told), "{told}: {status}");
+    for reported in ["!! stalled", "2, 2 of them due", ": m2", "m1 by", "executing until"] {
+        assert!(status.contains(reported), "{reported}: {status}");
     }
     let page = agent.text("/tasks/delayed");
     server.cli(&["set", "lock_m1", "token-of-two", "px", "60000"]);
@@ -426,8 +428,8 @@ fn a_queue_is_explained_recorded_and_replayed() {
     replay.arg("replay").arg(folder.path().join("recordings")).stdout(Stdio::piped());
     let replayed = replay.output().unwrap();
     let replayed = String::from_utf8(replayed.stdout).unwrap();
-    for told in ["stalled", "executed again", "LockwatchTaskStalled"] {
-        assert!(replayed.contains(told), "{told}: {replayed}");
+    for reported in ["stalled", "executed again", "LockwatchTaskStalled"] {
+        assert!(replayed.contains(reported), "{reported}: {replayed}");
     }
     let mut all = format!("{explained}{status}{page}{replayed}{}", agent.log());
     for file in fs::read_dir(folder.path().join("recordings")).unwrap() {

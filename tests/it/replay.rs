@@ -233,7 +233,7 @@ fn what_is_wrong_is_said(crash: &Crash) {
         let output = replay(path, arguments);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{error}");
-        assert_eq!(output.stdout, b"", "nothing is told of what cannot be understood");
+        assert_eq!(output.stdout, b"", "nothing is reported about what cannot be understood");
         for part in parts {
             assert!(error.contains(part), "{part}: {error}");
         }
@@ -301,7 +301,7 @@ fn what_is_wrong_is_said(crash: &Crash) {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_at_the_start() {
+fn a_folder_that_cannot_be_written_is_reported_at_the_start() {
     let Some(server) = RedisServer::start("replay: no folder") else { return };
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");

@@ -46,7 +46,7 @@ const READS: [&str; 22] = [
 
 /// What commands must print in the situation of their runbook: runbook, part of the command, part
 /// of its output.
-const TOLD: [(&str, &str, &str); 43] = [
+const REPORTED: [(&str, &str, &str); 43] = [
     ("LockwatchTaskDown", "lockwatch status", "!! down"),
     ("LockwatchTaskDown", "PTTL", "-2"),
     ("LockwatchTaskSplit", "lockwatch status", "holders"),
@@ -204,7 +204,7 @@ fn every_command_works() {
     let Some(mut stage) = Stage::open("runbooks::every_command_works") else { return };
     let mut failures = Vec::new();
     // The output found in place of the expected one; `None` once the expected one was found.
-    let mut untold: Vec<Option<String>> = vec![Some(String::new()); TOLD.len()];
+    let mut missing: Vec<Option<String>> = vec![Some(String::new()); REPORTED.len()];
     for page in pages() {
         stage.arrange(page.name());
         for command in commands_to_run(&page) {
@@ -214,7 +214,7 @@ fn every_command_works() {
             if !has_worked(&command, &output) || nothing {
                 failures.push(format!("{}: {}\n{output:?}", page.name(), command.text));
             }
-            for ((about, part, answer), instead) in TOLD.iter().zip(&mut untold) {
+            for ((about, part, answer), instead) in REPORTED.iter().zip(&mut missing) {
                 if *about == page.name() && command.text.contains(part) {
                     if said.contains(answer) {
                         *instead = None;
@@ -227,10 +227,10 @@ fn every_command_works() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    let untold =
-        TOLD.iter().zip(untold).filter_map(|(expected, instead)| Some((expected, instead?)));
-    let untold: Vec<_> = untold.collect();
-    assert!(untold.is_empty(), "{untold:#?}");
+    let missing =
+        REPORTED.iter().zip(missing).filter_map(|(expected, instead)| Some((expected, instead?)));
+    let missing: Vec<_> = missing.collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 /// The exit code of `status` depends on the state of the task, so it is no failure.

@@ -463,7 +463,7 @@ fn no_mistake_in_a_configuration_shows_a_secret() {
              tasks:\n  - {{name: a, lock: {{key: k}}, password: {MISPLACED}}}\n"
         ),
     ];
-    let mut told = String::new();
+    let mut reported = String::new();
     for text in wrong {
         fs::write(&file, &text).unwrap();
         for arguments in
@@ -473,14 +473,14 @@ fn no_mistake_in_a_configuration_shows_a_secret() {
             assert!(!output.status.success(), "{arguments:?} takes\n{text}");
             let said = [output.stdout, output.stderr].concat();
             if contains(&said, MISPLACED.as_bytes()) {
-                told.push_str(&format!(
+                reported.push_str(&format!(
                     "--- {arguments:?} of\n{text}says\n{}",
                     String::from_utf8_lossy(&said)
                 ));
             }
             keeps_secrets(
                 "a mistake in a configuration",
-                if told.is_empty() { &said } else { b"" },
+                if reported.is_empty() { &said } else { b"" },
             );
         }
     }
@@ -504,10 +504,11 @@ fn no_mistake_in_a_configuration_shows_a_secret() {
         assert!(!output.status.success(), "{arguments:?}");
         let said = [output.stdout, output.stderr].concat();
         if contains(&said, MISPLACED.as_bytes()) {
-            told.push_str(&format!("--- {arguments:?} says\n{}", String::from_utf8_lossy(&said)));
+            reported
+                .push_str(&format!("--- {arguments:?} says\n{}", String::from_utf8_lossy(&said)));
         }
     }
-    assert!(told.is_empty(), "{told}");
+    assert!(reported.is_empty(), "{reported}");
 }
 
 fn said_by(command: &mut Command) -> Output {

@@ -94,12 +94,12 @@ fn runs(server: &RedisServer, host: &str, count: usize, tasks: &[String]) -> Chi
 
 /// What the program printed, in the order in which the locks were taken.
 #[track_caller]
-fn told(programs: Vec<Child>) -> Vec<Run> {
-    let mut told = Vec::new();
+fn reported(programs: Vec<Child>) -> Vec<Run> {
+    let mut reported = Vec::new();
     for program in programs {
         let output = program.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        told.extend(String::from_utf8(output.stdout).unwrap().lines().map(|line| {
+        reported.extend(String::from_utf8(output.stdout).unwrap().lines().map(|line| {
             let words: Vec<&str> = line.split('\t').collect();
             let ms = |at: usize| words[at].parse().unwrap();
             let (task, host) = (words[0].to_owned(), words[1].to_owned());
@@ -107,8 +107,8 @@ fn told(programs: Vec<Child>) -> Vec<Run> {
             Run { task, host, taken, gone, is_kept: words[6] == "true" }
         }));
     }
-    told.sort_by_key(|run| run.taken);
-    told
+    reported.sort_by_key(|run| run.taken);
+    reported
 }
 
 fn agent(server: &RedisServer, wake_ups: bool, tasks: &[String]) -> Agent {
@@ -189,7 +189,7 @@ fn a_hundred_runs_are_shown_as_they_were() {
     let tasks: Vec<String> = (0..20).map(|number| format!("nightly-{number}")).collect();
     let agents = [true, false].map(|wake_ups| agent(&server, wake_ups, &tasks));
     let clock = Clock::start();
-    let runs = told(vec![runs(&server, "-", 5, &tasks)]);
+    let runs = reported(vec![runs(&server, "-", 5, &tasks)]);
     assert_eq!(runs.len(), 100);
     let kept = runs.iter().filter(|run| run.is_kept).count();
     assert_eq!(kept, 50);
@@ -211,7 +211,7 @@ fn hosts_that_contend_are_shown_in_turn() {
     let agents = [true, false].map(|wake_ups| agent(&server, wake_ups, &tasks));
     let clock = Clock::start();
     let hosts = ["web-1", "web-2"];
-    let runs = told(hosts.map(|host| runs(&server, host, 4, &tasks)).into());
+    let runs = reported(hosts.map(|host| runs(&server, host, 4, &tasks)).into());
     for host in hosts {
         assert_eq!(runs.iter().filter(|run| run.host == host).count(), 4, "{runs:#?}");
     }
@@ -224,7 +224,7 @@ fn hosts_that_contend_are_shown_in_turn() {
 pub(crate) fn leave_behind(test: &str, server: &RedisServer, host: &str, tasks: &[String]) -> bool {
     let has = skip::has(test, &["java", "mvn"]);
     if has {
-        assert!(told(vec![runs(server, host, 0, tasks)]).is_empty());
+        assert!(reported(vec![runs(server, host, 0, tasks)]).is_empty());
     }
     has
 }

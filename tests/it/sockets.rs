@@ -19,9 +19,9 @@ fn config(url: &str) -> String {
 
 fn said(command: &mut Command) -> (Output, String) {
     let output = command.stdout(std::process::Stdio::piped()).output().unwrap();
-    let told = [output.stdout.as_slice(), &output.stderr].concat();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    (output, told)
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output, text)
 }
 
 #[test]
@@ -52,26 +52,26 @@ fn the_commands_take_a_socket() {
     let file = folder.path().join("lockwatch.yml");
     std::fs::write(&file, config(&url)).unwrap();
     let run = |words: &[&str]| said(program().args(words).arg("--config.file").arg(&file));
-    let (output, told) = run(&["want", "outbound", "--user", "anna", "on"]);
-    assert!(output.status.success(), "{told}");
+    let (output, text) = run(&["want", "outbound", "--user", "anna", "on"]);
+    assert!(output.status.success(), "{text}");
     assert_eq!(server.cli(&["hget", "users", "anna"]), "true");
-    let (_, told) = run(&["explain", "--once", "outbound"]);
-    assert!(told.contains("285475da"), "{told}");
-    let (output, told) = said(program().args(["discover", "--redis", &url, "--watch", "0s"]));
-    assert!(output.status.success(), "{told}");
+    let (_, text) = run(&["explain", "--once", "outbound"]);
+    assert!(text.contains("285475da"), "{text}");
+    let (output, text) = said(program().args(["discover", "--redis", &url, "--watch", "0s"]));
+    assert!(output.status.success(), "{text}");
     let printed = String::from_utf8(output.stdout).unwrap();
     let found = Config::parse(&printed, Path::new("lockwatch.yml")).unwrap();
     assert_eq!(found.redises[0].servers.configured()[0].socket(), server.socket().to_str());
 }
 
 #[test]
-fn a_socket_that_is_not_there_is_told() {
+fn a_socket_that_is_not_there_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("no.sock");
     let agent = Agent::start(&config(&format!("redis+unix://{}", path.display())));
     agent.until_view(PATIENCE, "the reason is shown", |view| {
         view.task("outbound")["lock"]["unknown"]["reason"] == "connect"
     });
-    let told = agent.log_lines(&["cannot connect", "there is no such socket"]);
-    assert_eq!(told.len(), 1, "{}", agent.log());
+    let text = agent.log_lines(&["cannot connect", "there is no such socket"]);
+    assert_eq!(text.len(), 1, "{}", agent.log());
 }

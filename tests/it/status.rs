@@ -164,8 +164,8 @@ fn the_worst_come_first_and_decide_the_exit_code() {
 }
 
 #[test]
-fn lost_switches_and_an_unreadable_redis_are_told() {
-    let test = "status::lost_switches_and_an_unreadable_redis_are_told";
+fn lost_switches_and_an_unreadable_redis_are_reported() {
+    let test = "status::lost_switches_and_an_unreadable_redis_are_reported";
     let Some(server) = RedisServer::start(test) else { return };
     server.cli(&["HSET", "users", "anna", "1"]);
     server.cli(&["HSET", "lock", HOLDER, "1"]);
@@ -680,14 +680,14 @@ impl Stub {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let ended = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ended);
+        let reported = Arc::clone(&ended);
         let answer = format!(
             "HTTP/1.1 {status} As it is\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
         let serving = thread::spawn(move || {
             for stream in listener.incoming() {
-                if told.load(Ordering::SeqCst) {
+                if reported.load(Ordering::SeqCst) {
                     return;
                 }
                 // A disconnected client is no error.

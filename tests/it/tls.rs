@@ -259,9 +259,9 @@ async fn a_server_that_wants_a_certificate_gets_one_or_says_so() {
 }
 
 #[tokio::test]
-async fn who_speaks_tls_to_plain_ports_or_the_other_way_round_is_told() {
+async fn who_speaks_tls_to_plain_ports_or_the_other_way_round_is_reported() {
     let papers = Papers::new();
-    let test = "tls::who_speaks_tls_to_plain_ports_or_the_other_way_round_is_told";
+    let test = "tls::who_speaks_tls_to_plain_ports_or_the_other_way_round_is_reported";
     let Some(server) = papers.server(test) else { return };
     let failure = refused(&papers.config(server.port, None)).await;
     assert_eq!(failure.why, Unknown::Closed, "{failure}");

@@ -232,7 +232,7 @@ fn nobody_s_turn_is_down_after_grace_if_somebody_wants_it() {
     assert_eq!(task["rule"], "turn_unwanted", "whoever's turn it is");
 }
 
-/// Each is told with its reason and a remedy, and the other task goes on.
+/// Each is reported with its reason and a remedy, and the other task goes on.
 #[test]
 fn what_is_no_turn_is_unknown_with_a_remedy() {
     const TEST: &str = "turns: bad input";
@@ -248,8 +248,8 @@ fn what_is_no_turn_is_unknown_with_a_remedy() {
     ] {
         scene.server.cli(&["del", "turns"]);
         scene.server.cli(&command);
-        let is_told = |view: &View| view.task(TASK)["turn"]["unknown"]["reason"] == reason;
-        scene.agent.until_view(PATIENCE, reason, is_told);
+        let is_shown = |view: &View| view.task(TASK)["turn"]["unknown"]["reason"] == reason;
+        scene.agent.until_view(PATIENCE, reason, is_shown);
         let text = scene.task().to_string();
         assert!(text.contains(remedy), "{reason}: {text}");
     }
@@ -261,7 +261,7 @@ fn what_is_no_turn_is_unknown_with_a_remedy() {
 }
 
 #[test]
-fn a_turn_out_of_order_and_an_unknown_name_are_told() {
+fn a_turn_out_of_order_and_an_unknown_name_are_reported() {
     const TEST: &str = "turns: order";
     let Some(scene) = Scene::open(TEST, "min_turn: 30s, max_late: 1h", "wanted: always") else {
         return;
@@ -270,8 +270,8 @@ fn a_turn_out_of_order_and_an_unknown_name_are_told() {
         let (one, now) = (format!("multi\nhdel turns {from}\n"), milliseconds());
         let script = format!("{one}hset turns {to} {now}\nexec\n");
         scene.server.cli(&["eval", &lua(&script), "0"]);
-        let is_told = |view: &View| view.task(TASK)["turn"]["task"] == to;
-        scene.agent.until_view(PATIENCE, to, is_told);
+        let is_shown = |view: &View| view.task(TASK)["turn"]["task"] == to;
+        scene.agent.until_view(PATIENCE, to, is_shown);
     };
     scene.give("a", milliseconds());
     scene.until("running");
@@ -284,9 +284,9 @@ fn a_turn_out_of_order_and_an_unknown_name_are_told() {
     scene.agent.until_view(PATIENCE, "out of order", is_counted);
     passes("a", "c");
     assert_eq!(scene.task()["turn"]["unknown_names"], 1);
-    let told = scene.agent.log();
+    let reported = scene.agent.log();
     for kind in ["turn_out_of_order", "turn_unknown_name"] {
-        assert!(told.contains(kind), "{kind} is not in {told}");
+        assert!(reported.contains(kind), "{kind} is not in {reported}");
     }
 }
 
@@ -341,9 +341,9 @@ fn turns_are_explained_recorded_and_replayed() {
     let mut replay = program();
     replay.arg("replay").arg(folder.path().join("recordings")).stdout(Stdio::piped());
     let replayed = replay.output().unwrap();
-    let told = String::from_utf8_lossy(&replayed.stdout);
+    let reported = String::from_utf8_lossy(&replayed.stdout);
     for verdict in ["stalled", "split"] {
-        assert!(told.contains(verdict), "{verdict} is not in {told}");
+        assert!(reported.contains(verdict), "{verdict} is not in {reported}");
     }
 }
 

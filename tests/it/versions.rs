@@ -79,9 +79,10 @@ fn each_version_gives_the_same_verdicts_to_a_user_who_cannot_write() {
     let playing: Vec<_> = tested.into_iter().chain(by_hand()).map(play).collect();
     for player in playing {
         let (name, verdicts) = player.join().unwrap();
-        let told: Vec<_> = verdicts.iter().map(|(task, verdict)| (&**task, &**verdict)).collect();
+        let reported: Vec<_> =
+            verdicts.iter().map(|(task, verdict)| (&**task, &**verdict)).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("alternate", "split"),
                 ("delayed", "running"),
@@ -107,8 +108,8 @@ fn the_page_of_servers_names_each_tested_version_and_only_real_reasons() {
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let reasons: Vec<&str> = Unknown::ALL.into_iter().map(Unknown::name).collect();
     for row in rows {
-        let told = row.split('`').skip(1).step_by(2);
-        assert!(told.into_iter().any(|word| reasons.contains(&word)), "{row}");
+        let reported = row.split('`').skip(1).step_by(2);
+        assert!(reported.into_iter().any(|word| reasons.contains(&word)), "{row}");
     }
 }
 

@@ -62,7 +62,7 @@ impl Desk {
 
     /// What it says when it did what was asked.
     #[track_caller]
-    fn told(&self, line: &str) -> String {
+    fn output(&self, line: &str) -> String {
         let said = self.run(line);
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{line}: {said:?}");
         said.out.trim_end().to_owned()
@@ -70,7 +70,7 @@ impl Desk {
 
     #[track_caller]
     fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.told(&format!("{line} --output json"))).unwrap()
+        serde_json::from_str(&self.output(&format!("{line} --output json"))).unwrap()
     }
 
     /// What it says when it refuses with this exit code.
@@ -100,44 +100,44 @@ fn a_hash_keeps_its_fields_and_their_form() {
     let Some(server) = start("a_hash_keeps_its_fields_and_their_form") else { return };
     let desk = Desk::at(&server, &[("outbound", "{hash: users}")]);
     assert_eq!(
-        desk.told("outbound on --user anna"),
+        desk.output("outbound on --user anna"),
         "anna wants outbound now. Nobody else does. It is wanted, so it must run."
     );
     assert_eq!(server.cli(&["hget", "users", "anna"]), "true");
     server.cli(&["hset", "users", "bert", "1", "carl", "0"]);
     assert_eq!(
-        desk.told("outbound off --user anna"),
+        desk.output("outbound off --user anna"),
         "anna does not want outbound any more. Still wanted by: bert. It is wanted, so it must run."
     );
     assert_eq!(server.cli(&["hget", "users", "anna"]), "false");
     assert_eq!(
-        desk.told("outbound off --user bert"),
+        desk.output("outbound off --user bert"),
         "bert does not want outbound any more. Nobody wants it now: it is to stop."
     );
     assert_eq!(server.cli(&["hget", "users", "bert"]), "0", "in its own form");
     assert_eq!(
-        desk.told("outbound off --user dora"),
+        desk.output("outbound off --user dora"),
         "dora does not want outbound anyway, so nothing was changed. Nobody wants it."
     );
     assert_eq!(server.cli(&["hlen", "users"]), "3");
     assert_eq!(
-        desk.told("outbound on --user carl"),
+        desk.output("outbound on --user carl"),
         "carl wants outbound now. Nobody else does. It is wanted, so it must run."
     );
     assert_eq!(server.cli(&["hget", "users", "carl"]), "1");
     assert_eq!(
-        desk.told("outbound on --user carl"),
+        desk.output("outbound on --user carl"),
         "carl wants outbound already, so nothing was changed. Nobody else does. It is wanted, so \
          it must run."
     );
     assert_eq!(
-        desk.told("outbound status"),
+        desk.output("outbound status"),
         "outbound: the hash users of redis main, codec raw\n  anna  off\n  bert  off\n  carl  \
          on\nWanted by: carl. It is wanted, so it must run."
     );
-    let told = desk.json("outbound status --user bert");
-    assert_eq!((&told["user"], &told["wanted"]), (&json!("bert"), &json!("yes")));
-    assert_eq!(told["users"][2], json!({"user": "carl", "switch": "on"}));
+    let answer = desk.json("outbound status --user bert");
+    assert_eq!((&answer["user"], &answer["wanted"]), (&json!("bert"), &json!("yes")));
+    assert_eq!(answer["users"][2], json!({"user": "carl", "switch": "on"}));
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn a_set_has_only_those_who_want_it() {
     let desk = Desk::at(&server, &[("outbound", "{set: users}")]);
     server.cli(&["sadd", "users", "bert"]);
     assert_eq!(
-        desk.told("outbound on --user anna"),
+        desk.output("outbound on --user anna"),
         "anna wants outbound now. Also wanted by: bert. It is wanted, so it must run."
     );
     assert_eq!(server.cli(&["sismember", "users", "anna"]), "1");
-    desk.told("outbound off --user bert");
+    desk.output("outbound off --user bert");
     assert_eq!(
-        desk.told("outbound off --user anna"),
+        desk.output("outbound off --user anna"),
         "anna does not want outbound any more. Nobody wants it now: it is to stop."
     );
     assert_eq!(server.cli(&["exists", "users"]), "0");
@@ -165,22 +165,25 @@ fn a_key_belongs_to_the_user_whose_name_ends_it() {
     let desk = Desk::at(&server, &[("outbound", keys)]);
     server.cli(&["set", "outbound:bert", "\"ON\""]);
     assert_eq!(
-        desk.told("outbound on --user anna"),
+        desk.output("outbound on --user anna"),
         "anna wants outbound now. Also wanted by: bert. It is wanted, so it must run."
     );
     assert_eq!(server.cli(&["get", "outbound:anna"]), "\"ON\"");
-    desk.told("outbound off --user outbound:anna");
+    desk.output("outbound off --user outbound:anna");
     assert_eq!(server.cli(&["get", "outbound:anna"]), "\"OFF\"");
-    let told = desk.refusal(2, "outbound on --user carl");
-    assert!(told.contains("There are outbound:anna, outbound:bert; name one of them"), "{told}");
+    let answer = desk.refusal(2, "outbound on --user carl");
+    assert!(
+        answer.contains("There are outbound:anna, outbound:bert; name one of them"),
+        "{answer}"
+    );
     // A key that is no switch makes one user unknown, and is not overwritten.
     server.cli(&["del", "outbound:anna"]);
     server.cli(&["rpush", "outbound:anna", "x"]);
-    let told = desk.refusal(1, "outbound on --user anna");
-    assert!(told.contains("outbound:anna is no string"), "{told}");
+    let answer = desk.refusal(1, "outbound on --user anna");
+    assert!(answer.contains("outbound:anna is no string"), "{answer}");
     assert_eq!(server.cli(&["type", "outbound:anna"]), "list");
-    let told = desk.told("outbound off --user bert");
-    assert!(told.ends_with("cannot be read: anna. Whether it is wanted is unknown."), "{told}");
+    let answer = desk.output("outbound off --user bert");
+    assert!(answer.ends_with("cannot be read: anna. Whether it is wanted is unknown."), "{answer}");
 }
 
 /// The real Redisson writes, lockwatch turns it, and Redisson reads it.
@@ -207,9 +210,9 @@ fn the_ttl_of_a_field_or_key_stays() {
     let end = server.cli(&["hpexpiretime", "users", "fields", "1", "anna"]);
     for wish in ["off", "on"] {
         for user in ["anna", "bert"] {
-            desk.told(&format!("outbound {wish} --user {user}"));
+            desk.output(&format!("outbound {wish} --user {user}"));
         }
-        desk.told(&format!("inbound {wish} --user anna"));
+        desk.output(&format!("inbound {wish} --user anna"));
         let fields = ["hpexpiretime", "users", "fields", "2", "anna", "bert"];
         assert_eq!(server.cli(&fields), format!("{end}\n-1"), "{wish}");
         let left: i64 = server.cli(&["pttl", "in:anna"]).parse().unwrap();
@@ -232,10 +235,10 @@ fn what_redisson_wrote_is_turned_and_read_by_redisson() {
             redisson.run(&format!("map-put c1 {key} bert bool false {by}"));
             redisson.run(&format!("map-put c1 {key} carl int 1 {by}"));
             redisson.run(&format!("map-put c1 {key} dora string off {by}"));
-            desk.told("outbound on --user anna");
-            desk.told("outbound on --user bert");
-            desk.told("outbound off --user carl");
-            desk.told("outbound on --user dora");
+            desk.output("outbound on --user anna");
+            desk.output("outbound on --user bert");
+            desk.output("outbound off --user carl");
+            desk.output("outbound on --user dora");
             let mut read = |user: &str| {
                 let answer = redisson.run(&format!("map-get c1 {key} {user} {by}"));
                 (answer["type"].as_str().unwrap().to_owned(), answer["value"].clone())
@@ -250,18 +253,18 @@ fn what_redisson_wrote_is_turned_and_read_by_redisson() {
         let key = format!("first:{codec}");
         let desk =
             Desk::at(&server, &[("outbound", &format!("{{hash: '{key}', codec: {codec}}}"))]);
-        desk.told("outbound on --user wärm🔒");
+        desk.output("outbound on --user wärm🔒");
         let answer = redisson.run(&format!("map-get c1 {key} wärm🔒 {codec}"));
         assert_eq!((&answer["type"], &answer["value"]), (&json!("Boolean"), &json!("true")));
         let key = format!("set:{codec}");
         redisson.run(&format!("set-add c1 {key} string bert {codec}"));
         let desk = Desk::at(&server, &[("outbound", &format!("{{set: '{key}', codec: {codec}}}"))]);
-        desk.told("outbound on --user anna");
+        desk.output("outbound on --user anna");
         redisson.run(&format!("set-add c1 {key} string anna {codec}"));
         assert_eq!(server.cli(&["scard", &key]), "2", "{codec}: the same member");
-        desk.told("outbound off --user bert");
-        let told = desk.json("outbound status");
-        assert_eq!(told["users"], json!([{"user": "anna", "switch": "on"}]), "{codec}");
+        desk.output("outbound off --user bert");
+        let answer = desk.json("outbound status");
+        assert_eq!(answer["users"], json!([{"user": "anna", "switch": "on"}]), "{codec}");
     }
 }
 
@@ -271,16 +274,16 @@ fn what_the_program_would_not_read_is_not_written() {
     let tasks = [("raw", "{hash: users}"), ("json", "{hash: odd, codec: json}")];
     let desk = Desk::at(&server, &tasks);
     server.cli(&["eval", "redis.call('hset', KEYS[1], 'bert', '\\5\\1')", "1", "users"]);
-    let told = desk.refusal(1, "raw on --user anna");
-    assert!(told.contains("write `codec: kryo5` beside the key"), "{told}");
+    let answer = desk.refusal(1, "raw on --user anna");
+    assert!(answer.contains("write `codec: kryo5` beside the key"), "{answer}");
     assert_eq!(server.cli(&["hlen", "users"]), "1");
     assert!(
-        desk.told("raw status").contains("bert  undecodable: \\x05\\x01 (a value of the codec")
+        desk.output("raw status").contains("bert  undecodable: \\x05\\x01 (a value of the codec")
     );
     server.cli(&["hset", "odd", "bert", "yo", "\"carl\"", "true"]);
-    let told = desk.refusal(1, "json on --user anna");
-    assert!(told.contains("more than one way (json, plain)"), "{told}");
-    desk.told("json on --user bert");
+    let answer = desk.refusal(1, "json on --user anna");
+    assert!(answer.contains("more than one way (json, plain)"), "{answer}");
+    desk.output("json on --user bert");
     assert_eq!(server.cli(&["hget", "odd", "bert"]), "true", "another switch shows how");
 }
 
@@ -297,7 +300,7 @@ fn a_refusal_names_what_to_mend() {
     ];
     let desk = Desk::at(&server, &tasks);
     server.cli(&["hset", "users", "anna", "1"]);
-    for (code, line, told) in [
+    for (code, line, answer) in [
         (
             1,
             "members on --user anna",
@@ -316,27 +319,28 @@ fn a_refusal_names_what_to_mend() {
         (2, "outbound on --user anna --config.file absent.yml", "absent.yml: does not exist"),
     ] {
         let said = desk.refusal(code, line);
-        assert!(said.contains(told), "{line}: {said}");
+        assert!(said.contains(answer), "{line}: {said}");
     }
     let reads_only = Desk::new(&format!("url: 'redis://{}'", server.address()), &tasks);
-    let told = reads_only.refusal(2, "outbound on --user anna");
+    let answer = reads_only.refusal(2, "outbound on --user anna");
     assert!(
-        told.contains("      want: {username: lockwatch-want, password_file: /run/secrets/want}\n"),
-        "{told}"
+        answer
+            .contains("      want: {username: lockwatch-want, password_file: /run/secrets/want}\n"),
+        "{answer}"
     );
-    assert!(reads_only.told("outbound status").contains("Wanted by: anna."));
+    assert!(reads_only.output("outbound status").contains("Wanted by: anna."));
     let password = Desk::new(
         &format!("url: 'redis://{}', want: {{password_file: absent}}", server.address()),
         &tasks,
     );
-    let told = password.refusal(2, "outbound on --user anna");
-    assert!(told.contains("there is no password for redis main: cannot read"), "{told}");
+    let answer = password.refusal(2, "outbound on --user anna");
+    assert!(answer.contains("there is no password for redis main: cannot read"), "{answer}");
     let wrong = "want: {username: nobody, password_file: lockwatch.yml}";
     let login = Desk::new(&format!("url: 'redis://{}', {wrong}", server.address()), &tasks);
     assert!(login.refusal(1, "outbound on --user anna").contains("WRONGPASS"));
     let nowhere = format!("url: 'redis://127.0.0.1:{}', want: {{}}", free_port());
-    let told = Desk::new(&nowhere, &tasks).refusal(69, "outbound on --user anna");
-    assert!(told.contains("cannot reach redis at 127.0.0.1:"), "{told}");
+    let answer = Desk::new(&nowhere, &tasks).refusal(69, "outbound on --user anna");
+    assert!(answer.contains("cannot reach redis at 127.0.0.1:"), "{answer}");
     assert_eq!(server.cli(&["hgetall", "users"]), "anna\n1");
 }
 
@@ -345,8 +349,8 @@ fn hostile_names_are_escaped_and_kept() {
     let Some(server) = start("hostile_names_are_escaped_and_kept") else { return };
     let desk = Desk::at(&server, &[("outbound", "{hash: users}")]);
     let user = "a\u{1b}[2J\u{202e}";
-    let told = desk.told(&format!("outbound on --user {user}"));
-    assert!(told.starts_with(r"a\x1b[2J\xe2\x80\xae wants outbound now."), "{told}");
+    let answer = desk.output(&format!("outbound on --user {user}"));
+    assert!(answer.starts_with(r"a\x1b[2J\xe2\x80\xae wants outbound now."), "{answer}");
     assert_eq!(server.cli(&["hget", "users", user]), "true");
 }
 
@@ -361,9 +365,9 @@ fn users_who_switch_at_the_same_time_keep_their_switches() {
             let desk = &desk;
             scope.spawn(move || {
                 for task in ["outbound", "inbound"] {
-                    desk.told(&format!("{task} on --user user{number}"));
-                    desk.told(&format!("{task} off --user user{number}"));
-                    desk.told(&format!("{task} on --user user{number}"));
+                    desk.output(&format!("{task} on --user user{number}"));
+                    desk.output(&format!("{task} off --user user{number}"));
+                    desk.output(&format!("{task} on --user user{number}"));
                 }
             });
         }
@@ -384,12 +388,12 @@ fn a_user_among_thousands_is_asked_for_by_name() {
         redis.call('sadd', KEYS[2], 'user' .. n) end";
     server.cli(&["eval", fill, "2", "users", "members"]);
     for number in [1, 2_500, 5_000] {
-        let told = desk.told(&format!("outbound on --user user{number}"));
-        assert!(told.contains("There are more users than the"), "{told}");
+        let answer = desk.output(&format!("outbound on --user user{number}"));
+        assert!(answer.contains("There are more users than the"), "{answer}");
         assert_eq!(server.cli(&["hget", "users", &format!("user{number}")]), "1");
-        let told = desk.told(&format!("inbound on --user user{number}"));
-        assert!(told.contains("already, so nothing was changed"), "{told}");
-        desk.told(&format!("inbound off --user user{number}"));
+        let answer = desk.output(&format!("inbound on --user user{number}"));
+        assert!(answer.contains("already, so nothing was changed"), "{answer}");
+        desk.output(&format!("inbound off --user user{number}"));
     }
     assert_eq!(server.cli(&["hlen", "users"]), "5000");
     assert_eq!(server.cli(&["scard", "members"]), "4997");
@@ -401,16 +405,16 @@ fn a_replica_is_not_written_to() {
     let Some(replicated) = Replicated::start(test, 1, &Options::default()) else { return };
     let tasks = [("outbound", "{hash: users}")];
     let replica = Desk::at(replicated.server(1), &tasks);
-    let told = replica.refusal(1, "outbound on --user anna");
-    assert!(told.contains("is a read-only replica: writes go to its master"), "{told}");
+    let answer = replica.refusal(1, "outbound on --user anna");
+    assert!(answer.contains("is a read-only replica: writes go to its master"), "{answer}");
     let [master, other] =
         [0, 1].map(|index| format!("'redis://{}'", replicated.server(index).address()));
     let both = Desk::new(&format!("nodes: [{other}, {master}], want: {{}}"), &tasks);
-    both.told("outbound on --user anna");
+    both.output("outbound on --user anna");
     assert_eq!(replicated.server(0).cli(&["hget", "users", "anna"]), "true");
     replicated.promote(1);
-    let told = both.refusal(1, "outbound off --user anna");
-    assert!(told.contains("both say that they are master"), "{told}");
+    let answer = both.refusal(1, "outbound off --user anna");
+    assert!(answer.contains("both say that they are master"), "{answer}");
 }
 
 #[test]
@@ -436,10 +440,10 @@ fn the_sentinels_name_the_master() {
         }
         desk
     };
-    desk(MASTER).told("outbound on --user anna");
+    desk(MASTER).output("outbound on --user anna");
     assert_eq!(sentinels.server(0).cli(&["smembers", "users"]), "anna");
-    let told = desk("other").refusal(1, "outbound on --user anna");
-    assert!(told.contains("know no master called other"), "{told}");
+    let answer = desk("other").refusal(1, "outbound on --user anna");
+    assert!(answer.contains("know no master called other"), "{answer}");
 }
 
 #[test]
@@ -449,30 +453,30 @@ fn the_master_of_the_slot_is_written_to() {
     let tasks = [("outbound", "{hash: users}"), ("inbound", "{keys: ['{in}:anna', '{in}:bert']}")];
     let nodes = cluster.addresses().join("', '");
     let desk = Desk::new(&format!("cluster: {{nodes: ['{nodes}']}}, want: {{}}"), &tasks);
-    desk.told("outbound on --user anna");
+    desk.output("outbound on --user anna");
     assert_eq!(cluster.cli("users", &["hget", "users", "anna"]), "true");
-    desk.told("inbound on --user bert");
+    desk.output("inbound on --user bert");
     assert_eq!(cluster.cli("{in}:bert", &["get", "{in}:bert"]), "true");
     let (slot, owner) = (cluster.slot("users"), cluster.owner("users"));
     let to = (owner + 1) % 3;
     cluster.begin_move(slot, to);
     while cluster.move_keys(slot, to) > 0 {}
-    let told = desk.refusal(1, "outbound off --user anna");
-    assert!(told.contains("is moving the slot of users"), "{told}");
+    let answer = desk.refusal(1, "outbound off --user anna");
+    assert!(answer.contains("is moving the slot of users"), "{answer}");
     cluster.end_move(slot, to);
-    desk.told("outbound off --user anna");
+    desk.output("outbound off --user anna");
     assert_eq!(cluster.node(to).cli(&["hget", "users", "anna"]), "false");
     // Servers that send each other the key are not asked forever.
     let [wrong, right] = [owner, to].map(|node| cluster.members[node].announced());
     let astray = format!(
         "cluster: {{nodes: ['{wrong}'], announce_map: {{'{right}': '{wrong}'}}}}, want: {{}}"
     );
-    let told = Desk::new(&astray, &tasks).refusal(1, "outbound on --user anna");
-    assert!(told.contains("goes on moving the key"), "{told}");
+    let answer = Desk::new(&astray, &tasks).refusal(1, "outbound on --user anna");
+    assert!(answer.contains("goes on moving the key"), "{answer}");
     // Configured as if it were alone, the wrong server says so.
     let alone = Desk::at(cluster.node(owner), &tasks);
-    let told = alone.refusal(1, "outbound on --user anna");
-    assert!(told.contains("belongs to a cluster and refuses the key"), "{told}");
+    let answer = alone.refusal(1, "outbound on --user anna");
+    assert!(answer.contains("belongs to a cluster and refuses the key"), "{answer}");
 }
 
 /// With the agent's rule and the one for switching everything works, and nothing else is allowed.
@@ -500,13 +504,13 @@ fn the_rules_of_acl_suffice_and_allow_nothing_else() {
     }
     server.cli(&["acl", "log", "reset"]);
     for task in ["outbound", "inbound", "cleaner"] {
-        desk.told(&format!("{task} on --user anna"));
-        assert!(desk.told(&format!("{task} status")).contains("Wanted by: anna."));
-        desk.told(&format!("{task} off --user anna"));
+        desk.output(&format!("{task} on --user anna"));
+        assert!(desk.output(&format!("{task} status")).contains("Wanted by: anna."));
+        desk.output(&format!("{task} off --user anna"));
     }
     server.cli(&["-n", "3", "set", "members", "x"]);
-    let told = desk.refusal(1, "inbound on --user anna");
-    assert!(told.contains("but holds a string"), "{told}");
+    let answer = desk.refusal(1, "inbound on --user anna");
+    assert!(answer.contains("but holds a string"), "{answer}");
     let log = server.cli(&["acl", "log"]);
     assert!(!log.contains("switcher"), "the rule lacks nothing: {log}");
 
@@ -540,10 +544,10 @@ fn the_rules_of_acl_suffice_and_allow_nothing_else() {
         assert!(answer.as_ref().is_err_and(|error| error.kind() == denied), "{line}: {answer:?}");
     }
     server.cli(&["acl", "setuser", "switcher", "-hset"]);
-    let told = desk.refusal(1, "outbound on --user anna");
+    let answer = desk.refusal(1, "outbound on --user anna");
     assert!(
-        told.contains("the user switcher may not do that")
-            && told.contains("the rule that `lockwatch acl` prints"),
-        "{told}"
+        answer.contains("the user switcher may not do that")
+            && answer.contains("the rule that `lockwatch acl` prints"),
+        "{answer}"
     );
 }

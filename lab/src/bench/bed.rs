@@ -84,7 +84,7 @@ impl Bed {
 
     /// Closes the connections on which Redis announces changed keys, so that a frozen agent costs
     /// nothing.
-    pub(super) fn tell_nobody(&self) -> anyhow::Result<()> {
+    pub(super) fn stop_announcing(&self) -> anyhow::Result<()> {
         block_in_place(|| {
             let mut wire = Wire::connect(self.address())?;
             for id in tracking(&wire.ask(&["CLIENT", "LIST"])?) {
@@ -105,11 +105,12 @@ impl Bed {
 
 /// The ids of the tracking clients in a `CLIENT LIST`.
 fn tracking(list: &str) -> Vec<String> {
-    let told = list.lines().filter(|line| {
+    let tracking = list.lines().filter(|line| {
         let flags = line.split(' ').find_map(|field| field.strip_prefix("flags="));
         flags.is_some_and(|flags| flags.contains('t'))
     });
-    told.filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id=")))
+    tracking
+        .filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id=")))
         .map(str::to_owned)
         .collect()
 }

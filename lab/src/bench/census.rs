@@ -116,7 +116,7 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
         lockwatch(&bed, &agent, &bystander, effort.stretch, &mut census.lockwatch).await?;
         // A frozen agent costs nothing, and needs no start when its turn comes.
         agent.signal(Signal::Stop).await?;
-        bed.tell_nobody()?;
+        bed.stop_announcing()?;
         sleep(SETTLE).await;
         bystander.take();
         measure(&bed, None, &bystander, effort.stretch, &mut census.alone).await?;

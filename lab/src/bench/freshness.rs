@@ -106,7 +106,7 @@ struct Change {
 }
 
 /// Replaces the holder of a lock repeatedly, at random instants.
-fn changes(redis: SocketAddr, count: usize, told: Sender<Change>) -> anyhow::Result<Background> {
+fn changes(redis: SocketAddr, count: usize, sender: Sender<Change>) -> anyhow::Result<Background> {
     let mut wire = Wire::connect(redis)?;
     let mut number = 0_usize;
     Ok(Background::start(move || {
@@ -116,7 +116,7 @@ fn changes(redis: SocketAddr, count: usize, told: Sender<Change>) -> anyhow::Res
         let holder = format!("change-{number:08}");
         // Sent before the change is written, so that no response can precede it.
         let _nobody_may_listen_any_more =
-            told.send(Change { holder: holder.clone(), written: Instant::now() });
+            sender.send(Change { holder: holder.clone(), written: Instant::now() });
         take_over(&mut wire, fastrand::usize(..count), &holder)
     }))
 }
@@ -137,8 +137,8 @@ fn by_metrics(
     path: &str,
     stretch: Duration,
 ) -> anyhow::Result<Vec<f64>> {
-    let (told, heard) = channel();
-    let changing = changes(bed.address(), bed.count, told)?;
+    let (sender, heard) = channel();
+    let changing = changes(bed.address(), bed.count, sender)?;
     let mut client = Client::connect(agent)?;
     let mut watch = Watch::default();
     let began = Instant::now();

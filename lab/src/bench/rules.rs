@@ -88,7 +88,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     Ok(Table { figures, more })
 }
 
-/// What Prometheus told while it ran.
+/// What Prometheus reported while it ran.
 struct Measured {
     /// Of each group: milliseconds of each evaluation.
     took_ms: BTreeMap<String, Vec<f64>>,

@@ -17,7 +17,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often the agent is read while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// Who tells a story about one task.
+/// Who narrates a story about one task.
 pub(super) struct Narrator {
     agent: AgentArguments,
     task: &'static str,
@@ -92,7 +92,7 @@ impl Narrator {
         self.tell(&format!("== {title} =="));
     }
 
-    /// Prints a sentence, and when it is told.
+    /// Prints a sentence, and when.
     pub(super) fn tell(&self, sentence: &str) {
         say(&format!("{:>5} s  {sentence}", self.began.elapsed().as_secs()));
     }

@@ -50,14 +50,14 @@ impl Neighbours {
     ) -> anyhow::Result<Neighbours> {
         let stop = Arc::<AtomicBool>::default();
         let visitor = Visitor::new(agent, from, patience);
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let asking = std::thread::spawn(move || {
             runtime.block_on(async {
                 let (regular, once, person) = tokio::join!(
-                    scrape_kept(visitor, &told),
-                    scrape_once(visitor, &told),
-                    look(visitor, &told)
+                    scrape_kept(visitor, &stopped),
+                    scrape_once(visitor, &stopped),
+                    look(visitor, &stopped)
                 );
                 let mut seen =
                     Seen { pages_ms: person.pages_ms, pages_failed: person.pages_failed, ..once? };

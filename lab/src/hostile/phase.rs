@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) rss_max: u64,
     pub(super) files_max: usize,
     /// The attackers' own totals.
-    pub(super) told: String,
+    pub(super) totals: String,
 }
 
 impl fmt::Display for Outcome {
@@ -66,7 +66,7 @@ impl fmt::Display for Outcome {
             f,
             "evidence {age:.1} s, page max {:.0} ms; {}",
             quantile(&self.pages_ms, 1.0),
-            self.told
+            self.totals
         )
     }
 }
@@ -91,7 +91,7 @@ impl Phase {
             files_max = files_max.max(footprint.files);
             sleep(LOOK_EVERY).await;
         }
-        let told = told(attackers).await;
+        let totals = totals(attackers).await;
         let Seen {
             scrapes_ms,
             scrapes_failed,
@@ -111,7 +111,7 @@ impl Phase {
             page_bytes,
             rss_max,
             files_max,
-            told,
+            totals,
         })
     }
 }
@@ -150,7 +150,7 @@ fn start(
 }
 
 /// Waits until all have ended, and adds up their totals.
-async fn told(attackers: Vec<Child>) -> String {
+async fn totals(attackers: Vec<Child>) -> String {
     let (mut opened, mut requests, mut answered) = (0_u64, 0_u64, 0_u64);
     for attacker in attackers {
         let Ok(Ok(output)) = timeout(END_WITHIN, attacker.wait_with_output()).await else {

@@ -115,7 +115,7 @@ pub(super) async fn delays(
         let painted = painted.context("a row that was never painted")?;
         delays
             .of_snapshot
-            .push(painted - told(put, &marks).context("a row that no snapshot told")?);
+            .push(painted - snapshot_of(put, &marks).context("a row that no snapshot has")?);
         delays.of_redis.push(painted - written);
     }
     anyhow::ensure!(written.is_empty(), "never painted: {written:?}");
@@ -124,7 +124,7 @@ pub(super) async fn delays(
 
 /// The instant of the snapshot with the change that was put into the page at `put`; the earliest if
 /// one frame had several.
-fn told(put: f64, marks: &[Mark]) -> Option<f64> {
+fn snapshot_of(put: f64, marks: &[Mark]) -> Option<f64> {
     let first = marks.iter().find(|mark| mark.instant >= put)?;
     let frame = marks
         .iter()
@@ -147,13 +147,13 @@ fn epoch_ms() -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mark, told};
+    use super::{Mark, snapshot_of};
 
     #[test]
-    fn what_was_put_in_was_told_by_the_earliest_snapshot_of_its_frame() {
+    fn what_was_put_in_was_shown_by_the_earliest_snapshot_of_its_frame() {
         let marks = [(10.0, 1.0), (30.0, 3.0), (30.5, 2.0), (50.0, 5.0)]
             .map(|(instant, at)| Mark { instant, at });
-        assert_eq!(told(25.0, &marks), Some(2.0));
-        assert_eq!(told(60.0, &marks), None);
+        assert_eq!(snapshot_of(25.0, &marks), Some(2.0));
+        assert_eq!(snapshot_of(60.0, &marks), None);
     }
 }

@@ -18,7 +18,7 @@ use crate::stack::{Weather, get};
 use shown::{Live, Pairs, Tally};
 use writer::Writers;
 
-/// Servers that tell deadlines by PEXPIRETIME, and only by PTTL and TIME, as before Redis 7.
+/// Servers that report deadlines by PEXPIRETIME, and only by PTTL and TIME, as before Redis 7.
 const REDISES: [(&str, &str); 2] = [("churn-new", "pexpiretime"), ("churn-old", "pttl")];
 /// Number of locks on each, and of connections that replace their holders.
 const LOCKS: usize = 300;

@@ -99,7 +99,7 @@ impl Timing {
     }
 }
 
-/// The labels of the target of agent `at`: those by which discoveries tell agents apart, some that
+/// The labels of the target of agent `at`: those by which discoveries distinguish agents, some that
 /// all have, and names of lockwatch's own.
 fn target_labels(at: usize) -> Labels {
     let common = ["namespace", "task", "store", "severity", "problem", "state", "team", "agent"];
@@ -107,7 +107,7 @@ fn target_labels(at: usize) -> Labels {
     own_target_labels(at).into_iter().chain(common).collect()
 }
 
-/// Those by which discoveries tell agents apart.
+/// Those by which discoveries distinguish agents.
 fn own_target_labels(at: usize) -> Labels {
     let own = ["node", "host", "hostname", "pod", "pod_template_hash", "kubernetes_node"];
     own.map(|name| (name.to_owned(), format!("{name}-{at}"))).into()

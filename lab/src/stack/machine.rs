@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// Environment variable that tells this program that it is in its own network.
+/// Environment variable that shows this program that it is in its own network.
 const INSIDE: &str = "LOCKWATCH_LAB_OWN_NETWORK";
 /// Arguments of `unshare` to enter a namespace: as root, and as another user where the kernel
 /// allows user namespaces.

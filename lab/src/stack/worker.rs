@@ -44,8 +44,8 @@ pub struct WorkerSetup {
     pub after_loss: Lost,
 }
 
-/// A running worker. It does nothing until it is told to contend. Clones share the process, which
-/// is killed when the last one is dropped.
+/// A running worker. It does nothing until it is ordered to contend. Clones share the process,
+/// which is killed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Worker {
     child: Arc<Mutex<Child>>,
@@ -83,8 +83,8 @@ impl Worker {
             .context("cannot start a worker")?;
         let stdin = child.stdin.take().context("a worker without standard input")?;
         let stdout = child.stdout.take().context("a worker without standard output")?;
-        let (tell, news) = watch::channel(Vec::new());
-        tokio::spawn(listen(stdout, tell));
+        let (sender, news) = watch::channel(Vec::new());
+        tokio::spawn(listen(stdout, sender));
         let (child, stdin) = (Arc::new(Mutex::new(child)), Arc::new(Mutex::new(stdin)));
         let mut worker = Worker { child, stdin, news, heard: 0, lock: setup.lock.clone() };
         worker.until(News::Up).await?;
@@ -96,7 +96,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn contend(&mut self) -> anyhow::Result<()> {
-        self.tell(Order::Contend).await
+        self.order(Order::Contend).await
     }
 
     /// Waits until it holds the lock; returns since when.
@@ -120,7 +120,7 @@ impl Worker {
     /// # Errors
     /// When it does not.
     pub async fn release(&mut self) -> anyhow::Result<Instant> {
-        self.tell(Order::Release).await?;
+        self.order(Order::Release).await?;
         self.until(News::Released).await
     }
 
@@ -129,7 +129,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn hang(&mut self) -> anyhow::Result<()> {
-        self.tell(Order::Hang).await
+        self.order(Order::Hang).await
     }
 
     /// Resumes its work.
@@ -137,7 +137,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn work(&mut self) -> anyhow::Result<()> {
-        self.tell(Order::Work).await
+        self.order(Order::Work).await
     }
 
     /// Stops the renewals of the lock while everything else continues, like a dead watchdog.
@@ -145,7 +145,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn stop_renewing(&mut self) -> anyhow::Result<()> {
-        self.tell(Order::StopRenewing).await
+        self.order(Order::StopRenewing).await
     }
 
     /// Kills it, so that it releases nothing. Returns the instant of its death.
@@ -182,10 +182,10 @@ impl Worker {
         send_signal(self.child.lock().await.id().context("the worker has ended")?, signal).await
     }
 
-    async fn tell(&mut self, order: Order) -> anyhow::Result<()> {
+    async fn order(&mut self, order: Order) -> anyhow::Result<()> {
         let line = format!("{}\n", order.name());
-        let told = self.stdin.lock().await.write_all(line.as_bytes()).await;
-        told.with_context(|| format!("a worker of {} has ended", self.lock))
+        let written = self.stdin.lock().await.write_all(line.as_bytes()).await;
+        written.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
     /// The first report of this kind after the last one that was waited for, or the newest one if
@@ -218,12 +218,12 @@ fn has_ended(news: &[(News, Instant)]) -> bool {
     news.last().is_some_and(|(said, _)| *said == News::Ended)
 }
 
-async fn listen(stdout: ChildStdout, tell: watch::Sender<Vec<(News, Instant)>>) {
+async fn listen(stdout: ChildStdout, sender: watch::Sender<Vec<(News, Instant)>>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if let Some(said) = News::ALL.into_iter().find(|news| news.name() == line) {
-            tell.send_modify(|news| news.push((said, Instant::now())));
+            sender.send_modify(|news| news.push((said, Instant::now())));
         }
     }
-    tell.send_modify(|news| news.push((News::Ended, Instant::now())));
+    sender.send_modify(|news| news.push((News::Ended, Instant::now())));
 }

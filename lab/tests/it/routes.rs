@@ -64,16 +64,17 @@ impl Trial {
     }
 
     /// The notifications that contain this alert.
-    fn told(&self, alert: &str) -> Vec<Notification> {
+    fn notified(&self, alert: &str) -> Vec<Notification> {
         let labels = labels(alert);
-        let mut told = self.receiver.notifications();
-        told.retain(|notification| notification.alerts.iter().any(|alert| alert.labels == labels));
-        told
+        let mut notifications = self.receiver.notifications();
+        notifications
+            .retain(|notification| notification.alerts.iter().any(|alert| alert.labels == labels));
+        notifications
     }
 
-    async fn until_told(&self, alert: &str, times: usize) -> Notification {
-        until(PATIENCE, alert, async || self.told(alert).len() >= times).await.unwrap();
-        self.told(alert).remove(times - 1)
+    async fn until_notified(&self, alert: &str, times: usize) -> Notification {
+        until(PATIENCE, alert, async || self.notified(alert).len() >= times).await.unwrap();
+        self.notified(alert).remove(times - 1)
     }
 
     /// Alertmanager's state of this alert, and the names of the alerts that mute it.
@@ -109,7 +110,7 @@ async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
     for (at, alert) in down.iter().enumerate() {
         let pushed = Instant::now();
         trial.fire(&[alert]).await;
-        let page = trial.until_told(alert, 1).await;
+        let page = trial.until_notified(alert, 1).await;
         assert!(page.received - pushed < Duration::from_secs(2), "{:?}", page.received - pushed);
         assert_eq!((page.path.as_str(), page.alerts.len()), (PAGER, 1));
         // No grouping: each alert has a notification of its own.
@@ -121,12 +122,12 @@ async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
     ];
     trial.fire(&both).await;
     for alert in both {
-        assert_eq!(trial.until_told(alert, 1).await.alerts.len(), 1);
+        assert_eq!(trial.until_notified(alert, 1).await.alerts.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn each_alert_is_told_to_whom_it_is_for() {
+async fn each_alert_is_sent_to_whom_it_is_for() {
     let trial = Trial::start().await;
     let cases = [
         ("LockwatchTaskDown task=a store=main severity=critical cluster=warehouse", PAGER),
@@ -147,7 +148,7 @@ async fn each_alert_is_told_to_whom_it_is_for() {
     ];
     trial.fire(&cases.map(|(alert, _)| alert)).await;
     for (alert, path) in cases {
-        assert_eq!(trial.until_told(alert, 1).await.path, path, "{alert}");
+        assert_eq!(trial.until_notified(alert, 1).await.path, path, "{alert}");
     }
     assert_eq!(trial.receiver.notifications().len(), cases.len());
 }
@@ -159,9 +160,9 @@ async fn warnings_of_one_redis_come_in_one_message() {
     let elsewhere = "LockwatchLeaseExpired task=c store=other severity=warning";
     trial.fire(&[&expired[0]]).await;
     trial.fire(&[&expired[1], elsewhere]).await;
-    let message = trial.until_told(&expired[0], 1).await;
+    let message = trial.until_notified(&expired[0], 1).await;
     assert_eq!((message.path.as_str(), message.alerts.len()), (CHAT, 2));
-    assert_eq!(trial.until_told(elsewhere, 1).await.alerts.len(), 1);
+    assert_eq!(trial.until_notified(elsewhere, 1).await.alerts.len(), 1);
     assert_eq!(trial.receiver.notifications().len(), 2);
 }
 
@@ -286,9 +287,9 @@ async fn what_is_explained_by_something_worse_is_muted() {
     // This warning has the longest delay, so it comes last.
     let last = "LockwatchLockPersistent task=last store=main severity=warning";
     trial.fire(&[last]).await;
-    trial.until_told(last, 1).await;
+    trial.until_notified(last, 1).await;
     for (_, target, _) in cases.iter().filter(|(_, _, muted)| *muted) {
-        assert_eq!(trial.told(target), [], "{target}");
+        assert_eq!(trial.notified(target), [], "{target}");
     }
 }
 
@@ -297,33 +298,34 @@ async fn a_page_outlasts_the_redis_that_cannot_be_reached() {
     let down = "LockwatchTaskDown task=a store=main severity=critical";
     let unreachable = "LockwatchStoreUnreachable store=main severity=critical";
     trial.fire(&[down]).await;
-    trial.until_told(down, 1).await;
+    trial.until_notified(down, 1).await;
     trial.fire(&[unreachable]).await;
-    trial.until_told(unreachable, 1).await;
+    trial.until_notified(unreachable, 1).await;
     assert_eq!(trial.state(down).await.0, "active");
     trial.resolve(&[unreachable]).await;
-    assert_eq!(trial.until_told(unreachable, 2).await.status, Status::Resolved);
-    assert_eq!(trial.told(down).len(), 1);
+    assert_eq!(trial.until_notified(unreachable, 2).await.status, Status::Resolved);
+    assert_eq!(trial.notified(down).len(), 1);
     trial.resolve(&[down]).await;
-    assert_eq!(trial.until_told(down, 2).await.status, Status::Resolved);
+    assert_eq!(trial.until_notified(down, 2).await.status, Status::Resolved);
 }
 
 async fn the_dead_mans_switch_hears_once_a_minute_and_of_no_end() {
     let trial = Trial::start().await;
     let watchdog = "LockwatchWatchdog severity=none";
     trial.fire(&[watchdog]).await;
-    let first = trial.until_told(watchdog, 1).await;
-    until(Duration::from_secs(75), "it is told again", async || trial.told(watchdog).len() > 1)
+    let first = trial.until_notified(watchdog, 1).await;
+    until(Duration::from_secs(75), "it is sent again", async || trial.notified(watchdog).len() > 1)
         .await
         .unwrap();
-    let second = trial.told(watchdog).remove(1);
+    let second = trial.notified(watchdog).remove(1);
     let pause = second.received - first.received;
     assert!(pause > Duration::from_secs(55) && pause < Duration::from_secs(65), "{pause:?}");
     assert_eq!((second.path.as_str(), second.status), (DEAD_MANS_SWITCH, Status::Firing));
     trial.resolve(&[watchdog]).await;
     let end =
-        until(Duration::from_secs(35), "its end", async || trial.told(watchdog).len() > 2).await;
-    assert!(end.is_err(), "{:?}", trial.told(watchdog));
+        until(Duration::from_secs(35), "its end", async || trial.notified(watchdog).len() > 2)
+            .await;
+    assert!(end.is_err(), "{:?}", trial.notified(watchdog));
 }
 
 /// The cases that wait for Alertmanager's own intervals run concurrently.

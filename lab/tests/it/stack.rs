@@ -96,7 +96,9 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
 
     let mut next = Worker::start(&worker_of(&redis)).await.unwrap();
     next.contend().await.unwrap();
-    until(PATIENCE, "the end is told", async || receiver.notifications().len() > 1).await.unwrap();
+    until(PATIENCE, "the end is notified", async || receiver.notifications().len() > 1)
+        .await
+        .unwrap();
     assert_eq!(receiver.notifications()[1].status, Status::Resolved);
     let held = prometheus.series("lockwatch_lock_held{job=\"lockwatch\"}").await.unwrap();
     assert_eq!(held.len(), 1, "{held:?}");
@@ -110,7 +112,7 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_do_the_harm_they_are_told_to() {
+async fn workers_do_the_harm_they_are_ordered_to() {
     let redis = Redis::start().await.unwrap();
     let mut data = redis.connect().await.unwrap();
     let mut worker = Worker::start(&worker_of(&redis)).await.unwrap();

@@ -1,18 +1,17 @@
 //! The connections of an agent: how they are made, and what is sent over them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::time::AgentWall;
+use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::driver::{
     Dial, Dialled, Event as LinkEvent, Failure, LinkId, Manner, Now, Push,
 };
 use lockwatch_watch::redis::reply::{Command, Reply};
 
-use super::{Agent, mono, server_at};
 use crate::event::Event;
 use crate::peers;
-use crate::plan::sentinel_address;
+use crate::plan::{sentinel_address, server_at};
 use crate::request::Request;
 use crate::serve;
 use crate::server::Health;
@@ -22,6 +21,16 @@ use crate::world::{Cut, World};
 const DIAL_MS: u64 = 1_000;
 /// Time until a Sentinel has answered, in milliseconds.
 const SENTINEL_MS: u64 = 2;
+
+/// The connections of a process of an agent.
+#[derive(Debug)]
+pub(crate) struct Net {
+    agent: usize,
+    life: u32,
+    pub(super) wires: BTreeMap<LinkId, Wire>,
+    /// Batches of several slots since the last query.
+    pub(crate) joined: u64,
+}
 
 /// One connection.
 #[derive(Debug)]
@@ -132,8 +141,12 @@ fn failed(why: Unknown) -> LinkEvent {
     LinkEvent::Failed(Failure::new(why, "simulated"))
 }
 
-impl Agent {
-    pub(super) fn dial(&mut self, dial: Dial, world: &mut World) {
+impl Net {
+    pub(super) fn new(agent: usize, life: u32) -> Net {
+        Net { agent, life, wires: BTreeMap::new(), joined: 0 }
+    }
+
+    pub(super) fn dial(&mut self, dial: Dial, now: Now, world: &mut World) {
         let address = dial.to.to_string();
         let sentinel =
             (0..world.sentinels.len()).find(|sentinel| *sentinel_address(*sentinel) == *address);
@@ -157,35 +170,29 @@ impl Agent {
         };
         self.wires.insert(dial.link, wire);
         match peer {
-            Peer::Sentinel(sentinel) => self.dial_sentinel(sentinel, &dial, world),
-            Peer::Server(server) => self.dial_server(server, dial, world),
+            Peer::Sentinel(sentinel) => self.dial_sentinel(sentinel, &dial, now, world),
+            Peer::Server(server) => self.dial_server(server, dial, now, world),
         }
     }
 
-    fn dial_sentinel(&mut self, sentinel: usize, dial: &Dial, world: &mut World) {
+    fn dial_sentinel(&self, sentinel: usize, dial: &Dial, now: Now, world: &mut World) {
         if !world.sentinels[sentinel].reachable {
             return self.soon(dial.link, failed(Unknown::Connect), DIAL_MS, world);
         }
         if dial.manner == Manner::Listen {
-            world.ears.push((self.out.agent, self.out.life, dial.link, sentinel));
+            world.ears.push((self.agent, self.life, dial.link, sentinel));
         }
         let commands = dial.commands.iter();
         let replies = commands.map(|command| peers::sentinel(sentinel, command, world)).collect();
-        let dialled = Dialled {
-            sent: Now { mono: self.out.now, wall: self.out.wall },
-            received: self.out.now,
-            auth: None,
-            replies,
-            ended: None,
-        };
+        let dialled = Dialled { sent: now, received: now.mono, auth: None, replies, ended: None };
         self.soon(dial.link, LinkEvent::Dialled(Box::new(dialled)), 2 * SENTINEL_MS, world);
     }
 
-    fn dial_server(&mut self, server: usize, dial: Dial, world: &mut World) {
-        let (agent, now) = (self.out.agent, world.now);
-        let delay = world.links[agent][server].each_way_ms;
+    fn dial_server(&self, server: usize, dial: Dial, now: Now, world: &mut World) {
+        let link = &world.links[self.agent][server];
+        let delay = link.each_way_ms;
         let limit = DIAL_MS.min(dial.timeout_ms);
-        let refused = match (world.links[agent][server].cut, world.servers[server].health) {
+        let refused = match (link.cut, world.servers[server].health) {
             _ if delay * 2 > limit => Some(limit),
             (Some(Cut::Silently), _) => Some(limit),
             (Some(Cut::Loudly), _) | (_, Health::Down) => Some(delay * 2),
@@ -195,8 +202,8 @@ impl Agent {
             return self.soon(dial.link, failed(Unknown::Connect), after, world);
         }
         let connected = 2 * delay;
-        let wall = AgentWall(self.out.wall.0 + i64::try_from(connected).unwrap_or(0));
-        let sent = Now { mono: mono(now + connected), wall };
+        let wall = AgentWall(now.wall.0 + i64::try_from(connected).unwrap_or(0));
+        let sent = Now { mono: Mono(now.mono.0 + connected), wall };
         // Without complete replies in time, the greeting has failed.
         let timeout = Dialled {
             sent,
@@ -211,10 +218,16 @@ impl Agent {
         let mut request = self.request(server, dial.link, number, dial.commands, world);
         request.greeting = Some(sent);
         request.listens = dial.manner == Manner::Listen;
-        world.queue.push(now + delay * 3 + 1, Event::Request(request));
+        world.queue.push(world.now + delay * 3 + 1, Event::Request(request));
     }
 
-    pub(super) fn send(&mut self, link: LinkId, commands: Vec<Command>, world: &mut World) {
+    pub(super) fn send(
+        &mut self,
+        link: LinkId,
+        commands: Vec<Command>,
+        now: Now,
+        world: &mut World,
+    ) {
         let Some(wire) = self.wires.get_mut(&link) else { return };
         let Wire { peer, manner, is_broken, process, .. } = *wire;
         if is_broken {
@@ -230,8 +243,8 @@ impl Agent {
                     let commands = commands.iter();
                     let replies =
                         commands.map(|command| peers::sentinel(sentinel, command, world)).collect();
-                    let event = LinkEvent::Replied { received: self.out.now, replies };
-                    let (agent, life) = (self.out.agent, self.out.life);
+                    let event = LinkEvent::Replied { received: now.mono, replies };
+                    let (agent, life) = (self.agent, self.life);
                     let (event, number) = (Box::new(event), Some(number));
                     let event = Event::Link { agent, life, link, event, number };
                     world.queue.push(world.now + SENTINEL_MS, event);
@@ -240,7 +253,7 @@ impl Agent {
             Peer::Server(server) => {
                 let mut request = self.request(server, link, number, commands, world);
                 (request.process, request.listens) = (process, manner == Manner::Listen);
-                self.out.joined += u64::from(request.tasks() > world.plan.sizes.slot_tasks);
+                self.joined += u64::from(request.tasks() > world.plan.sizes.slot_tasks);
                 serve::send(request, world);
             }
         }
@@ -254,13 +267,13 @@ impl Agent {
         commands: Vec<Command>,
         world: &World,
     ) -> Box<Request> {
-        let line = (self.out.agent, self.out.life, link);
+        let line = (self.agent, self.life, link);
         Box::new(Request::new(line, server, world.lives[server], number, commands))
     }
 
     pub(super) fn close(&mut self, link: LinkId, world: &mut World) {
         self.wires.remove(&link);
-        let (agent, life) = (self.out.agent, self.out.life);
+        let (agent, life) = (self.agent, self.life);
         for listener in &mut world.listeners[agent] {
             listener.take_if(|listener| *listener == (life, link));
         }
@@ -269,7 +282,7 @@ impl Agent {
     }
 
     fn soon(&self, link: LinkId, event: LinkEvent, after: u64, world: &mut World) {
-        let (agent, life) = (self.out.agent, self.out.life);
+        let (agent, life) = (self.agent, self.life);
         let event = Event::Link { agent, life, link, event: Box::new(event), number: None };
         world.queue.push(world.now + after, event);
     }

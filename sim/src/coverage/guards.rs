@@ -24,7 +24,7 @@ pub(crate) enum Seen {
     /// The guard reported an overrun.
     Reported,
     /// The report was in the hash of claims.
-    Told,
+    Written,
     /// An agent counted it as a split.
     Counted,
     /// An agent could not see it: it was blind, or the report was lost with the data.
@@ -46,7 +46,7 @@ impl Seen {
         Seen::Overran,
         Seen::TwoRan,
         Seen::Reported,
-        Seen::Told,
+        Seen::Written,
         Seen::Counted,
         Seen::Unseen,
     ];
@@ -66,7 +66,7 @@ impl Seen {
             Seen::Overran => "overran",
             Seen::TwoRan => "two ran",
             Seen::Reported => "reported",
-            Seen::Told => "told",
+            Seen::Written => "told",
             Seen::Counted => "counted",
             Seen::Unseen => "unseen",
         }

@@ -7,7 +7,7 @@ use lockwatch_watch::redis::RedisKind;
 use super::found::{Answer, Newest};
 use super::lost::{Asked, Changed};
 use super::reference::Found;
-use super::{Oracle, STEP_MS, splits};
+use super::state::{Oracle, STEP_MS};
 use crate::agent::Attempt;
 use crate::request::{PartTruth, Says};
 use crate::truth::LockState;
@@ -43,8 +43,8 @@ impl Oracle {
         facts.blind.get_or_insert(facts.good);
     }
 
-    /// The keys beside a lock were requested on another server; without `part`, unsuccessfully.
-    pub(super) fn answered_beside(
+    /// Parts were requested on another server; without `part`, unsuccessfully.
+    pub(super) fn answered_parts(
         &mut self,
         task: usize,
         part: Option<&PartTruth>,
@@ -63,7 +63,7 @@ impl Oracle {
                 facts.hazy |= open;
                 facts.reference.unsure |= facts.lost.unsure;
                 facts.reference.progress.unsure |= facts.lost.unsure;
-                facts.reference.read_beside(attempt.sent, facts.wanted(), limits);
+                facts.reference.read_parts(attempt.sent, facts.wanted(), limits);
             }
             None => facts.unasked(),
         }
@@ -121,11 +121,11 @@ impl Oracle {
         if facts.last.as_ref().is_some_and(|last| last.server != server && last.sent > sent) {
             return;
         }
-        if main.has_beside || world.tasks[task].keys.switches.is_empty() {
+        if main.has_parts || world.tasks[task].keys.switches.is_empty() {
             self.read_switches(task, main, sent, server, world);
         }
         let facts = &mut self.tasks[task];
-        if facts.limits.stale_after_ms.is_some() && main.has_beside {
+        if facts.limits.stale_after_ms.is_some() && main.has_parts {
             let beat = facts.beat(part, server, world);
             facts.reference.read_progress(attempt.sent, part.progress.as_ref(), beat);
             facts.reference.progress.unsure |= part.mixed;
@@ -143,9 +143,9 @@ impl Oracle {
         if let (Some(last), Found::Held { holders, .. }) = (&facts.last, &found)
             && !world.tasks[task].stations.is_empty()
         {
-            let anew = |who: &[u8]| world.held_anew(task, who, last.from, main.ended_at);
-            match holders.iter().find_map(|(who, _)| anew(who)) {
-                Some(true) => facts.reference.held_anew(),
+            let again = |who: &[u8]| world.held_again(task, who, last.from, main.ended_at);
+            match holders.iter().find_map(|(who, _)| again(who)) {
+                Some(true) => facts.reference.held_again(),
                 Some(false) => {
                     (facts.reference.unsure, facts.reference.progress.unsure) = (true, true);
                 }
@@ -155,14 +155,14 @@ impl Oracle {
         facts.reference.unsure |= main.mixed;
         facts.lost.unsure |= main.mixed;
         facts.mixed = main.mixed;
-        if self.kind == RedisKind::Replicated && splits::rivals(world, server) {
+        if self.kind == RedisKind::Replicated && world.has_rival(server) {
             self.rivals_at = Some(world.now);
         }
         // The other server's reading counts for two intervals and a second, and may have been in
         // flight for as long as the timeout.
         let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
-        // Where nobody but the servers says who is master, a free lock beside another master's held
-        // one says nothing. The one that was read before may have gone meanwhile: what it showed
+        // Where nobody but the servers says who is master, a free lock next to one that another
+        // master shows as held says nothing. The one that was read before may have gone meanwhile: what it showed
         // does not go with it.
         let other = facts
             .last
@@ -247,7 +247,7 @@ impl Oracle {
                 || young.is_none()
                 || (facts.lost.unsure && facts.says == Says::Unclear);
         }
-        self.follow_overlap(task, world);
+        self.update_overlap(task, world);
         self.follow_turns(task);
     }
 

@@ -7,7 +7,8 @@ use lockwatch_judge::event::{End, LossSign};
 use lockwatch_judge::reading::Holder;
 use lockwatch_watch::redis::RedisKind;
 
-use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
+use super::found::{Answer, Newest};
+use super::state::{NOISE_MS, Oracle, STEP_MS};
 use crate::plan::Act;
 use crate::truth::{Cause, Generation, LockState, Since, What};
 use crate::world::World;
@@ -43,7 +44,7 @@ fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usi
 
 /// The data were lost after the lock was read, but before the end of the same batch reported that.
 /// The next batch reports nothing new.
-fn told_early(before: &Answer, world: &World) -> bool {
+fn reported_early(before: &Answer, world: &World) -> bool {
     data_changed(world, before.server, before.from..=before.whole)
 }
 
@@ -91,7 +92,7 @@ impl Oracle {
             .map(|since| since.state.deadline());
         let shortened = deadlines.next_back() != before.states.last().map(LockState::deadline);
         // A batch reports on its data at its end.
-        let (generation, told) = (
+        let (generation, reported) = (
             data_changed(world, last.server, before.from..=last.to),
             data_changed(world, last.server, before.from..=last.whole),
         );
@@ -109,7 +110,7 @@ impl Oracle {
         let to_and_fro = clock_steps(world, last.server, before.from..=last.to) > 1;
         let fits = match (first, more) {
             // The same guard holds it again, as another holder.
-            (None, _) => world.held_anew(task, who, before.from, last.to).is_some(),
+            (None, _) => world.held_again(task, who, before.from, last.to).is_some(),
             // There was more than one end, and the readings do not show which.
             (Some(_), Some(_)) => true,
             (Some((at, cause)), None) => match (cause, reason) {
@@ -139,7 +140,7 @@ impl Oracle {
                 }
                 (Cause::Expired, _) => false,
                 (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
-                (Cause::Worker | Cause::Deleted, End::Lost) => told,
+                (Cause::Worker | Cause::Deleted, End::Lost) => reported,
                 // Gone, and the deadline has passed by the server's own clock when it answered.
                 (_, End::Expired) => passed,
                 (Cause::Lost, End::Lost) => true,
@@ -147,7 +148,7 @@ impl Oracle {
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
                     evicted(world, last.server, at)
                         || self.unproven(before, last, world)
-                        || told_early(before, world)
+                        || reported_early(before, world)
                         || self.rewritten(task, before, last, world)
                         || apart_ms > REWRITTEN_MS
                 }

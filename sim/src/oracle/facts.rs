@@ -1,16 +1,34 @@
 //! What the readings of one agent's process really found about one task.
 
 use lockwatch_judge::spec::TaskSpec;
-use lockwatch_judge::time::Mono;
+use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::found::{Answer, Newest, Pause, Said};
 use super::lost::{Asked, Lost};
+use super::queue_facts::QueueFacts;
 use super::reference::{Beat, Limits, Reference};
-use super::{queues, renewals, splits, turns};
+use super::turn_facts::TurnFacts;
 use crate::agent::MONO_MS;
 use crate::plan::TaskPlan;
 use crate::request::{PartTruth, Says};
 use crate::world::World;
+
+/// The newest renewal as last reported: when it was, and how late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RenewalSaid {
+    pub(super) last: Option<ServerTime>,
+    pub(super) latency_ms: Option<u64>,
+    /// When the newest answer was read by then.
+    pub(super) to: u64,
+}
+
+/// A hold that was certainly lost according to the readings, until its deadline.
+#[derive(Debug, Default)]
+pub(super) struct Overlap {
+    pub(super) lost: Option<(Vec<u8>, u64)>,
+    /// Another client holds the lock before that, so the overlap must be reported by now.
+    pub(super) due: bool,
+}
 
 /// What one agent's readings found about one task.
 #[derive(Debug)]
@@ -39,31 +57,31 @@ pub(super) struct TaskFacts {
     /// The state of the switches, and what they count as.
     pub(super) says: Says,
     pub(super) switches_at: Option<Asked>,
-    pub(super) overlap: splits::Overlap,
-    /// A free lock was found beside another master's held one. These answers do not show when a
+    pub(super) overlap: Overlap,
+    /// A free lock was found next to another master's held one. These answers do not show when a
     /// hold ended.
     pub(super) contradicted: bool,
-    /// The keys beside the lock changed during the read. The result is unknown until the next
+    /// The parts changed during the read. The result is unknown until the next
     /// answer.
     pub(super) mixed: bool,
     /// It is uncertain whether an answer counts as sight, until the next one that certainly does.
     pub(super) hazy: bool,
     pub(super) said: Said,
-    pub(super) renewal_said: renewals::Said,
+    pub(super) renewal_said: RenewalSaid,
     /// The newest snapshot showed a split.
     pub(super) is_split: bool,
-    /// The keys beside the lock may be on another server.
+    /// The parts may be on another server.
     pub(super) apart: bool,
     /// A key may say that alerts wait.
     pub(super) has_pause: bool,
     /// The newest pause that was read.
     pub(super) pause: Option<Pause>,
     /// Whose turn it was.
-    pub(super) turns: Option<turns::TurnFacts>,
+    pub(super) turns: Option<TurnFacts>,
     /// When the progress was read last: the server, and the true instant.
     beat_at: Option<(usize, u64)>,
     /// What a queue showed.
-    pub(super) queue: Option<queues::QueueFacts>,
+    pub(super) queue: Option<QueueFacts>,
 }
 
 impl TaskFacts {
@@ -86,18 +104,18 @@ impl TaskFacts {
             tried: Mono(MONO_MS + now),
             says: Says::Unclear,
             switches_at: None,
-            overlap: splits::Overlap::default(),
+            overlap: Overlap::default(),
             contradicted: false,
             mixed: false,
             hazy: false,
             said: Said::default(),
-            renewal_said: renewals::Said::default(),
+            renewal_said: RenewalSaid::default(),
             is_split: false,
             apart: shape.apart,
             has_pause: spec.paused_until.is_some(),
             pause: None,
-            turns: turns::TurnFacts::of(spec, now),
-            queue: queues::QueueFacts::of(spec, now),
+            turns: TurnFacts::of(spec, now),
+            queue: QueueFacts::of(spec, now),
             beat_at: None,
         }
     }

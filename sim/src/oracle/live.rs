@@ -4,14 +4,12 @@
 use lockwatch_judge::problems::{Problem, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
-use lockwatch_watch::redis::{LONGEST_PAUSE_MS, RedisKind, TOO_LARGE_AGAIN_MS};
 
-use super::Oracle;
+use super::state::Oracle;
 use crate::agent::MONO_MS;
 use crate::request::Says;
-use crate::server::Health;
 use crate::truth::LockState;
-use crate::world::{Sentinel, World};
+use crate::world::World;
 
 /// The first free reading is confirmed 260 ms later; the engine's rhythm adds a second, and the
 /// answer some milliseconds.
@@ -22,64 +20,7 @@ const LOOK_MS: u64 = 20 + ANSWER_MS;
 /// another client may be served for 60 ms.
 const ANSWER_MS: u64 = 150;
 
-/// What was larger than an agent reads is asked for again only after a while: then.
-pub(super) fn small_since(task: usize, world: &World) -> u64 {
-    let real = &world.tasks[task];
-    if real.was_huge { real.odd_at + TOO_LARGE_AGAIN_MS } else { 0 }
-}
-
 impl Oracle {
-    /// How long the path to a server must have been good before everything counts as visible, in
-    /// milliseconds. A dial that began before may run into its timeout, the next one may wait for
-    /// the longest pause, and two ticks may follow.
-    pub(super) fn recovery_ms(&self) -> u64 {
-        self.timeout_ms + LONGEST_PAUSE_MS + 2 * self.interval_ms + 1_100
-    }
-
-    /// Since when this agent can see the deciding server; `None`: it cannot.
-    pub(super) fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
-        let server = world.homes[task];
-        let (since, _) = world.rulers.last().copied().unwrap_or_default();
-        // After a failover there are two masters for a limited time, and Sentinels must be read, so
-        // only a long calm counts.
-        let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
-        let small = small_since(task, world);
-        if self.kind == RedisKind::Cluster {
-            let mut servers = 0..world.servers.len();
-            let master = |other: usize| world.servers[other].follows.unwrap_or(other);
-            if servers.clone().any(|other| master(other) != world.master_of(other)) {
-                return None;
-            }
-            // A failed request causes an immediate read of the layout; otherwise the layout is read
-            // in its normal turn.
-            let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
-            let clean = servers.try_fold(0, |clean: u64, other| {
-                Some(clean.max(world.clean_since(self.agent, other)?))
-            })?;
-            return Some(
-                clean
-                    .max(small)
-                    .max(laid_out)
-                    .max(since + quiet)
-                    .max(world.settled_at)
-                    .max(self.tasks[task].began),
-            );
-        }
-        // A server that does not answer is no rival, and most of the Sentinels are enough.
-        let mut others = (0..world.servers.len()).filter(|other| *other != server);
-        let alone = others.all(|other| {
-            let other = &world.servers[other];
-            other.follows == Some(server) || matches!(other.health, Health::Down | Health::Frozen)
-        });
-        let names = |sentinel: &&Sentinel| sentinel.reachable && sentinel.names == server;
-        let named = world.sentinels.iter().filter(names).count();
-        if !alone || named * 2 <= world.sentinels.len() && !world.sentinels.is_empty() {
-            return None;
-        }
-        let clean = world.clean_since(self.agent, server)?;
-        Some(clean.max(small).max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
-    }
-
     pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         self.check_split_due(task, view, world);
         let Some(visible) = self.visible_since(task, world) else { return };
@@ -98,7 +39,7 @@ impl Oracle {
             return;
         }
         self.check_turns_live(task, view, (at, known_by), world);
-        let says = &real.wanting[world.besides[task]];
+        let says = &real.wanting[world.part_homes[task]];
         // Keys on another server are read after the lock, so their effect may come with the next
         // reading.
         let later_ms = if world.plan.tasks[task].apart { self.interval_ms + ANSWER_MS } else { 0 };
@@ -193,14 +134,13 @@ impl Oracle {
         if let (Some(progress), LockState::Held { .. }, false) =
             (&spec.progress, &lock.state, expired)
         {
-            let held = real.past[server].held_since().max(world.held_anew_at(task));
+            let held = real.past[server].held_since().max(world.held_again_at(task));
             let held = held.max(real.progress_at).max(says.since).max(known_by);
             let due = held + later_ms + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
-            let there = real
-                .keys
-                .progress
-                .as_ref()
-                .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
+            let there =
+                real.keys.progress.as_ref().is_some_and(|key| {
+                    world.servers[world.part_homes[task]].get(key, now).is_some()
+                });
             // A heartbeat that was seen, and ended, is a stall from then on.
             let ended = world.plan.tasks[task].beats_ms.map(|ms| real.progress_at + ms);
             let lost = world.generations.back().is_some_and(|it| it.at >= real.progress_at);

@@ -7,7 +7,7 @@ use super::reference::CONFIRM_MS;
 use crate::plan::Keeps;
 use crate::request::{Says, Switches};
 use crate::truth::What;
-use crate::world::{World, says};
+use crate::world::World;
 
 /// Lost switches, as found by the readings.
 #[derive(Clone, Debug, Default)]
@@ -135,7 +135,7 @@ impl Lost {
             self.unsure = true;
         }
         // Where each switch has a key of its own, an eviction takes one of them.
-        let is_evicted = changed.evicted && self.own_keys && says(switches) != Says::Yes;
+        let is_evicted = changed.evicted && self.own_keys && Says::of(switches) != Says::Yes;
         let may_be_lost = changed.began_anew || (emptied && key_gone) || is_evicted;
         if gone && may_be_lost {
             self.since.get_or_insert(at);

@@ -3,7 +3,7 @@
 
 use lockwatch_judge::event::{Party, SplitKind};
 
-use super::Oracle;
+use super::state::{Oracle, Overrun};
 use crate::coverage::{Coverage, Seen};
 use crate::server::Value;
 use crate::world::{Deed, Did, World};
@@ -15,22 +15,14 @@ const LATE_MS: u64 = 1_500;
 /// A report stays at least for this many milliseconds, unless the data are lost.
 const STAYS_MS: u64 = 9_500;
 
-/// A report that must be counted.
-#[derive(Debug)]
-pub(super) struct Owed {
-    task: usize,
-    instance: Vec<u8>,
-    at: u64,
-}
-
 impl Oracle {
     /// A guard did something.
     pub(crate) fn guard_did(&mut self, deed: &Deed, world: &World) {
-        let (Did::Told { .. }, task) = (deed.what, deed.task) else { return };
+        let (Did::Written { .. }, task) = (deed.what, deed.task) else { return };
         let guard = world.tasks[task].stations[deed.host].guard.as_ref();
         if let (Some(guard), true) = (guard, self.tasks[task].is_configured) {
             let instance = guard.instance.to_vec();
-            self.overruns.push(Owed { task, instance, at: world.now });
+            self.overruns.push(Overrun { task, instance, at: world.now });
         }
     }
 
@@ -43,7 +35,7 @@ impl Oracle {
         coverage: &mut Coverage,
     ) {
         let Some(party) = parties.first().filter(|_| kind == SplitKind::Claims) else { return };
-        let is_it = |owed: &Owed| owed.task == task && owed.instance == party.holder.client;
+        let is_it = |owed: &Overrun| owed.task == task && owed.instance == party.holder.client;
         if let Some(position) = self.overruns.iter().position(is_it) {
             self.overruns.swap_remove(position);
             coverage.saw(Seen::Counted);
@@ -67,7 +59,7 @@ impl Oracle {
                 self.overruns.push(owed);
             }
         }
-        for Owed { task, instance, at } in missed {
+        for Overrun { task, instance, at } in missed {
             let what = format!(
                 "{}: {} reported an overrun after {at} ms, and no split of claims was counted",
                 world.plan.spec.tasks[task].name,
@@ -78,9 +70,9 @@ impl Oracle {
     }
 
     /// Whether the agent could read the report since it was written.
-    fn could_read(&self, owed: &Owed, must_be_there: bool, world: &World) -> bool {
+    fn could_read(&self, owed: &Overrun, must_be_there: bool, world: &World) -> bool {
         let (real, facts) = (&world.tasks[owed.task], &self.tasks[owed.task]);
-        let server = world.besides[owed.task];
+        let server = world.part_homes[owed.task];
         let entry =
             real.keys.claims.as_ref().and_then(|key| world.servers[server].get(key, world.now));
         let is_there = match entry.map(|entry| &entry.value) {

@@ -4,9 +4,9 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::time::ServerTime;
 
-use super::Oracle;
 use super::facts::TaskFacts;
 use super::found::Pause;
+use super::state::Oracle;
 use crate::agent::Attempt;
 use crate::request::{PartTruth, Pause as KeySays};
 use crate::world::World;
@@ -28,7 +28,7 @@ impl TaskFacts {
 impl Oracle {
     /// A good answer had the pause.
     pub(super) fn read_pause(&mut self, task: usize, part: &PartTruth, attempt: &Attempt) {
-        if !attempt.parts && !part.has_beside {
+        if !attempt.parts && !part.has_parts {
             return;
         }
         let end = |until_s: i64| {

@@ -5,8 +5,9 @@ use lockwatch_judge::problems::{Finding, Problem, of_task, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 
+use super::found::Newest;
 use super::reference::Published;
-use super::{Newest, Oracle};
+use super::state::Oracle;
 use crate::agent::mono;
 use crate::request::Says;
 use crate::truth::LockState;

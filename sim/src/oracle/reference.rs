@@ -344,7 +344,7 @@ impl Reference {
     }
 
     /// The switches were read without the lock.
-    pub(super) fn read_beside(&mut self, at: Mono, wanted: Says, limits: Limits) {
+    pub(super) fn read_parts(&mut self, at: Mono, wanted: Says, limits: Limits) {
         self.ended = None;
         self.read_wanted(at, wanted, limits);
     }
@@ -444,7 +444,7 @@ impl Reference {
     }
 
     /// The newest hold was over, and the same instance began another one.
-    pub(super) fn held_anew(&mut self) {
+    pub(super) fn held_again(&mut self) {
         if let Some(hold) = &mut self.hold {
             hold.holders.clear();
         }
@@ -470,8 +470,8 @@ impl Reference {
             self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         if let Some(hold) = self.hold.take() {
             self.perhaps_ran_out |= hold.may_be_out(self.server, self.clock);
-            let is_told = hold.server == self.server && !self.stepped;
-            let deadline = hold.deadline.filter(|_| is_told);
+            let is_certain = hold.server == self.server && !self.stepped;
+            let deadline = hold.deadline.filter(|_| is_certain);
             let ago = deadline.and_then(|deadline| u64::try_from(self.clock - deadline).ok());
             let ran_out = ago.map(|ago_ms| at.minus_ms(ago_ms));
             // After a stretch that was unread for too long, it may have been held again since.

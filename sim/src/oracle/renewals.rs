@@ -4,9 +4,10 @@
 use std::ops::RangeInclusive;
 
 use lockwatch_judge::snapshot::{HoldView, TaskView};
-use lockwatch_judge::time::ServerTime;
 
-use super::{Answer, Newest, Oracle};
+use super::facts::RenewalSaid;
+use super::found::{Answer, Newest};
+use super::state::Oracle;
 use crate::agent::MONO_MS;
 use crate::truth::{Cause, LockState, Since};
 use crate::world::World;
@@ -23,19 +24,10 @@ const SEEN: usize = 3;
 /// Length of the period checked in milliseconds: three of the longest leases.
 const LATELY_MS: u64 = 90_000;
 
-/// The newest renewal as last reported: when it was, and how late.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
-    last: Option<ServerTime>,
-    latency_ms: Option<u64>,
-    /// When the newest answer was read by then.
-    to: u64,
-}
-
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
         let Some(hold) = &view.lock().unwrap().hold else { return };
-        let said = Said {
+        let said = RenewalSaid {
             last: hold.last_renewal,
             latency_ms: hold.last_renewal_latency_ms,
             to: self.tasks[task].last.as_ref().map_or(0, |last| last.to),
@@ -160,7 +152,7 @@ impl Oracle {
         if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
         }
-        // The first renewals of a hold tell its lease, and with it the period: two readings with a
+        // The first renewals of a hold show its lease, and with it the period: two readings with a
         // small step of the clock between them show another one.
         let held = until_then().take_while(|since| since.state.deadline().is_some()).last();
         let young =
@@ -202,7 +194,7 @@ impl Oracle {
         hold.persistent?;
         let [newest, .., oldest] = own.as_slice() else { return None };
         // A guard that takes its lock again begins another hold with that.
-        if world.held_anew_at(task) >= oldest.at {
+        if world.held_again_at(task) >= oldest.at {
             return None;
         }
         let deadline = newest.state.deadline()?;
@@ -214,14 +206,14 @@ impl Oracle {
         // not seen.
         if period_ms > 2 * seen_ms {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
-            let is_told = |since: &Since| {
+            let is_shown = |since: &Since| {
                 view.lock()
                     .unwrap()
                     .renewals
                     .iter()
-                    .any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)
+                    .any(|shown| shown.0.abs_diff(MONO_MS + since.at) <= seen_ms)
             };
-            if let Some(missed) = own.iter().filter(is_due).find(|since| !is_told(since)) {
+            if let Some(missed) = own.iter().filter(is_due).find(|since| !is_shown(since)) {
                 return Some(format!(
                     "it was renewed {} ms ago, and that is not counted",
                     world.now - missed.at

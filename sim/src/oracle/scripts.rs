@@ -2,22 +2,17 @@
 //! run, each script is dead when its lease is over, what cannot be promised ends at once and is
 //! reported, and a wanted task runs again in time.
 
+mod facts;
 mod lease;
 mod promptly;
 
-use std::collections::BTreeMap;
-
-use super::Violation;
+use super::state::Violation;
 use crate::coverage::{Coverage, Seen};
 use crate::plan::Plan;
-use crate::truth::LockState;
 use crate::world::{Deed, Did, World};
+use facts::{Facts, Run, WAKE_MS, Wrong};
 use lease::Lease;
-use promptly::{Idle, Owed};
 
-/// Time in milliseconds until a guard or keeper that continues after a pause has killed, or one
-/// that sees the other one gone.
-const WAKE_MS: u64 = 100;
 /// Pause between two looks at everything, in milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
 
@@ -29,38 +24,6 @@ pub(crate) struct Scripts {
     has_guards: bool,
     pub(crate) violations: Vec<Violation>,
 }
-
-/// What is known of one task.
-#[derive(Debug, Default)]
-struct Facts {
-    runs: Vec<Run>,
-    /// The newest lease of each guard process, by host and process.
-    leases: BTreeMap<(usize, u32), Lease>,
-    /// The newest token that each server gave out, when, and to which guard process.
-    tokens: BTreeMap<usize, (u64, u64, (usize, u32))>,
-    /// Who took the lock last; `None`: a worker that is no guard.
-    took: Option<Option<usize>>,
-    reports: Vec<Owed>,
-    idle: Idle,
-}
-
-/// A script that runs.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    host: usize,
-    life: u32,
-    script: u64,
-    /// When its guard, or its keeper, was killed.
-    guard_died: Option<u64>,
-    keeper_died: Option<u64>,
-    /// When the guard was notified of a change after its lock was lost.
-    heard_at: Option<u64>,
-    /// Since when the guard can know that its lock is lost.
-    known_since: Option<u64>,
-}
-
-/// What is wrong: the name of the check, and the description.
-type Wrong = (&'static str, String);
 
 impl Scripts {
     pub(crate) fn new(plan: &Plan) -> Scripts {
@@ -95,7 +58,7 @@ impl Scripts {
     fn blame(&mut self, task: usize, wrong: Vec<Wrong>, world: &World) {
         for (check, what) in wrong {
             let what = format!("{}: {what}", world.plan.spec.tasks[task].name);
-            let truth = world.tell(Some(task));
+            let truth = world.describe(Some(task));
             self.violations.push(Violation { at_ms: world.now, agent: 0, check, what, truth });
         }
     }
@@ -183,8 +146,8 @@ impl Facts {
                 coverage.saw(Seen::Reported);
                 self.reports.retain(|owed| !owed.is_of(host, life));
             }
-            Did::HeldAnew { .. } => {}
-            Did::Told { .. } => coverage.saw(Seen::Told),
+            Did::HeldAgain { .. } => {}
+            Did::Written { .. } => coverage.saw(Seen::Written),
             Did::Died => {
                 self.reports.retain(|owed| !owed.is_of(host, life));
                 for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {
@@ -199,12 +162,6 @@ impl Facts {
         wrong
     }
 
-    /// Whether the hold with this token was given back.
-    fn was_given_back(&self, host: usize, life: u32, token: u64) -> bool {
-        let lease = self.leases.get(&(host, life));
-        lease.is_some_and(|lease| lease.is_given_back && lease.token == token)
-    }
-
     fn note_taker(&mut self, taker: Option<usize>, coverage: &mut Coverage) {
         match (self.took.replace(taker), taker) {
             (Some(Some(before)), Some(host)) if before != host => coverage.saw(Seen::TakeOver),
@@ -214,7 +171,7 @@ impl Facts {
         }
     }
 
-    /// A script starts: under the newest token of its guard, and beside none that should not run.
+    /// A script starts: under the newest token of its guard, and while none runs that should not.
     fn started(
         &mut self,
         deed: &Deed,
@@ -269,41 +226,23 @@ impl Facts {
         })
     }
 
-    /// Whether another client, or nobody, has the lock that a script runs under, and its guard
-    /// finds that when it looks.
-    fn is_gone(&self, run: &Run, task: usize, world: &World) -> bool {
-        let Some(lease) = self.leases.get(&(run.host, run.life)) else { return false };
-        let (home, real) = (world.homes[task], &world.tasks[task]);
-        let station = &real.stations[run.host];
-        let Some(guard) = station.guard.as_ref().filter(|_| station.life == run.life) else {
-            return false;
-        };
-        let is_here = world.guard_server(task, run.host) == Some(home)
-            || lease.server == home
-            || !world.servers[lease.server].writable();
-        let held = real.past[home].newest().is_some_and(|since| {
-            since.state.held_by(&guard.instance) || since.state == LockState::Other
-        });
-        is_here && !held && lease.is_lost(task, world)
-    }
-}
-
-impl Run {
-    fn is_of(&self, host: usize, life: u32) -> bool {
-        (self.host, self.life) == (host, life)
-    }
-
-    /// Since when guard or keeper can kill it; `None`: neither can.
-    fn able_since(&self, task: usize, world: &World) -> Option<u64> {
-        let station = &world.tasks[task].stations[self.host];
-        let keeper = station.keepers.iter().find(|keeper| keeper.script_number == self.script)?;
-        station.able_since(keeper, world.now)
-    }
-
-    /// Since when its guard runs without a pause; `None`: it is paused, or gone.
-    fn guard_since(&self, task: usize, world: &World) -> Option<u64> {
-        let station = &world.tasks[task].stations[self.host];
-        let guard = station.guard.as_ref().filter(|_| station.life == self.life)?;
-        (guard.paused_until <= world.now).then_some(guard.paused_until.max(guard.began))
+    /// A server gave out a token to a guard process. It grows as long as the server keeps its data,
+    /// but for late attempts of one hold.
+    fn check_token(
+        &mut self,
+        server: usize,
+        token: u64,
+        to: (usize, u32),
+        world: &World,
+    ) -> Option<Wrong> {
+        let newest = self.tokens.insert(server, (token, world.now, to));
+        let (before, at, had) = newest.unwrap_or_default();
+        if (token, to) == (before, had) && !self.was_given_back(to.0, to.1, token) {
+            return None;
+        }
+        let is_kept = !world.generations.iter().any(|it| it.server == server && it.at >= at);
+        (token <= before && is_kept).then(|| {
+            ("token", format!("server {server} gave out token {token} after token {before}"))
+        })
     }
 }

@@ -6,7 +6,7 @@ use lockwatch_watch::redis::RedisKind;
 
 use super::found::{Answer, Newest};
 use super::reference::Found;
-use super::{NOISE_MS, Oracle};
+use super::state::{NOISE_MS, Oracle};
 use crate::truth::LockState;
 use crate::world::World;
 
@@ -34,7 +34,7 @@ impl Oracle {
         let fits = match (&shown, &facts.last) {
             _ if facts.newest == Newest::Open => true,
             (None, _) if !is_answered => true,
-            // A free lock beside another master's held one.
+            // A free lock next to another master's held one.
             (None, Some(last)) => {
                 self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free)
             }
@@ -47,13 +47,13 @@ impl Oracle {
             let what = format!(
                 "{}: shows {}, but the newest attempt {:?} found {}",
                 view.spec.name,
-                told(shown.as_ref()),
+                words(shown.as_ref()),
                 facts.newest,
                 facts.last.as_ref().map_or(String::new(), |last| format!(
                     "{:?} on server {}",
                     last.states
                         .iter()
-                        .map(|state| told(Some(&Found::of(state))))
+                        .map(|state| words(Some(&Found::of(state))))
                         .collect::<Vec<_>>(),
                     last.server
                 )),
@@ -147,7 +147,7 @@ impl Oracle {
 }
 
 /// A state of a lock as text.
-fn told(found: Option<&Found>) -> String {
+fn words(found: Option<&Found>) -> String {
     match found {
         None => "unknown".to_owned(),
         Some(Found::Free) => "free".to_owned(),

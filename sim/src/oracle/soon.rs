@@ -3,10 +3,8 @@
 //!
 //! Announcements and hints have budgets, so a change is exempt if there were many lately.
 
-use std::collections::VecDeque;
-
-use super::{Attempt, Oracle};
-use crate::agent::MONO_MS;
+use super::state::Oracle;
+use crate::agent::{Attempt, MONO_MS};
 use crate::world::World;
 
 /// Time in milliseconds until a lock is asked for whose change was announced. A read of it may be
@@ -16,32 +14,23 @@ const SOON_MS: u64 = 400;
 const LATELY_MS: u64 = 2_000;
 /// Maximum number of announcements within that time: the agent takes 16 at once. Answers to pings
 /// count, too.
-const TOLD_MAX: usize = 8;
+const ANNOUNCED_MAX: usize = 8;
 /// Maximum number of them about one task: the agent follows 4 at once, one of which may be a hint
 /// that everything may have changed.
-const TOLD_OF_ONE_MAX: usize = 3;
-
-/// What was announced lately.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// When, and about which task.
-    lately: VecDeque<(u64, usize)>,
-    /// The locks that must be asked for soon, and when that was announced.
-    owed: Vec<(usize, u64)>,
-}
+const OF_ONE_MAX: usize = 3;
 
 impl Oracle {
-    /// The agent was told that a key of a task has changed.
-    pub(crate) fn told(&mut self, server: usize, key: &[u8], world: &World) {
+    /// A server announced to the agent that a key of a task has changed.
+    pub(crate) fn announced(&mut self, server: usize, key: &[u8], world: &World) {
         let lock = world.lock_keys.get(key).copied();
-        let Some(task) = lock.or_else(|| world.beside_keys.get(key).copied()) else { return };
+        let Some(task) = lock.or_else(|| world.part_keys.get(key).copied()) else { return };
         let now = world.now;
-        let lately = &mut self.told.lately;
+        let lately = &mut self.announced.lately;
         lately.push_back((now, task));
         lately.retain(|(at, _)| at + LATELY_MS > now);
         let of_one = lately.iter().filter(|(_, other)| *other == task).count();
-        let is_much = lately.len() > TOLD_MAX || of_one > TOLD_OF_ONE_MAX;
-        let is_owed = self.told.owed.iter().any(|(other, _)| *other == task);
+        let is_much = lately.len() > ANNOUNCED_MAX || of_one > OF_ONE_MAX;
+        let is_owed = self.announced.owed.iter().any(|(other, _)| *other == task);
         if lock.is_some()
             && !is_much
             && !is_owed
@@ -51,7 +40,7 @@ impl Oracle {
             && self.tasks[task].queue.is_none()
             && self.is_calm(task, now, world)
         {
-            self.told.owed.push((task, now));
+            self.announced.owed.push((task, now));
         }
     }
 
@@ -68,16 +57,16 @@ impl Oracle {
         let is_answer = |task: &usize, at: u64| {
             attempt.tasks.contains(task) && (at..=at + SOON_MS).contains(&sent)
         };
-        self.told.owed.retain(|(task, at)| !is_answer(task, *at));
+        self.announced.owed.retain(|(task, at)| !is_answer(task, *at));
     }
 
-    /// Checks that each lock was asked for in time. A request whose answer has not come is not known
-    /// yet.
+    /// Checks that each lock was asked for in time. A request whose answer has not come is not
+    /// known yet.
     pub(super) fn check_soon(&mut self, world: &World) {
         let over = |at: u64| at + SOON_MS + self.timeout_ms < world.now;
-        let owed = std::mem::take(&mut self.told.owed);
+        let owed = std::mem::take(&mut self.announced.owed);
         let (over, open) = owed.into_iter().partition::<Vec<_>, _>(|(_, at)| over(*at));
-        self.told.owed = open;
+        self.announced.owed = open;
         for (task, at) in over {
             if self.tasks[task].is_configured && self.is_calm(task, at, world) {
                 let what = format!(

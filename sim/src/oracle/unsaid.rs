@@ -4,8 +4,9 @@ use lockwatch_judge::event::SplitKind;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_watch::redis::RedisKind;
 
-use super::live::small_since;
-use super::{Answer, Oracle};
+use super::found::Answer;
+use super::state::Oracle;
+use super::visible::small_since;
 use crate::truth::LockState;
 use crate::world::World;
 
@@ -75,9 +76,9 @@ impl Oracle {
         }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that started later may not know the previous master.
-        let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
+        let is_announced = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
         if self.kind == RedisKind::Standalone
-            || (is_told && self.tasks[task].began >= last_ruler_at)
+            || (is_announced && self.tasks[task].began >= last_ruler_at)
         {
             return None;
         }
@@ -109,8 +110,8 @@ impl Oracle {
             real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
         let due = (renewed + 2 * interval_ms + ANSWER_MS)
             .max(younger_since + PROVEN_MS + 2 * interval_ms);
-        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
-        (one != other && world.now > due + 1_000).then(|| (told(one), told(other)))
+        let name = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        (one != other && world.now > due + 1_000).then(|| (name(one), name(other)))
     }
 
     /// Two instances that have both written claims continuously, visible to this agent.
@@ -124,7 +125,7 @@ impl Oracle {
             return None;
         }
         let entry = world.servers[server].get(key, world.now)?;
-        // The evidence must be beside one hold. Beside a free lock each claim is reported
+        // The evidence must be next to one hold. Next to a free lock each claim is reported
         // separately, and the task is down.
         let past = &world.tasks[task].past[server];
         past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
@@ -156,7 +157,7 @@ impl Oracle {
             .claims
             .iter()
             .filter(|(who, claim)| lives(claim) && fields.iter().any(|(field, _)| field == *who));
-        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
-        Some((told(alive.next()?.0), told(alive.next()?.0)))
+        let name = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        Some((name(alive.next()?.0), name(alive.next()?.0)))
     }
 }

@@ -5,10 +5,10 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
-use super::Oracle;
 use super::facts::TaskFacts;
 use super::found::{Newest, Said};
 use super::reference::Published;
+use super::state::Oracle;
 use crate::agent::mono;
 use crate::request::Says;
 use crate::truth::LockState;
@@ -29,7 +29,7 @@ impl TaskFacts {
         if self.lost.any() { Says::Yes } else { self.says }
     }
 
-    /// Nothing is known about the keys beside the lock on another server until the next request.
+    /// Nothing is known about parts on another server until the next request.
     pub(super) fn unasked(&mut self) {
         if self.apart && matches!(self.says, Says::Yes | Says::No) && self.switches_at.is_some() {
             self.says = Says::Unclear;

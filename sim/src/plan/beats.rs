@@ -3,7 +3,7 @@
 
 use lockwatch_judge::spec::ProgressSource;
 
-use super::Plan;
+use super::planned::Plan;
 use crate::rng::Rng;
 
 /// Lets some tasks of a plan write heartbeats instead of a value that moves. A server that knows no

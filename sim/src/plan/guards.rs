@@ -4,20 +4,14 @@
 use lockwatch_guard::{Restart, Terms};
 use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
 
-use super::{Act, MEAN_GAP_MS, Plan, Step, TaskPlan};
+use super::act::{Act, MEAN_GAP_MS, Step};
+use super::planned::{GuardPlan, Plan, TaskPlan};
 use crate::rng::Rng;
 
 /// One seed in so many has guards. The other seeds mean what they meant before there were guards.
 const EACH: u64 = 5;
 
-/// The guards of one task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GuardPlan {
-    pub(crate) guards: usize,
-    pub(crate) terms: Terms,
-}
-
-/// Gives guards to some tasks of a seed, instead of its workers or beside one of them.
+/// Gives guards to some tasks of a seed, instead of its workers or together with one of them.
 pub(super) fn draw(seed: u64, specs: &mut [TaskSpec], tasks: &mut [TaskPlan]) {
     if !seed.is_multiple_of(EACH) {
         return;

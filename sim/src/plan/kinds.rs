@@ -9,64 +9,14 @@ use lockwatch_judge::spec::{
 };
 use lockwatch_watch::redis::RedisKind;
 
-use super::{Act, MEAN_GAP_MS, Plan, Step, TaskPlan, draw_ms};
+use super::act::{Act, MEAN_GAP_MS, QueueAct, Step, TurnAct, draw_ms};
+use super::planned::{Passing, Plan, QueuePlan, TaskPlan, TurnPlan};
 use crate::rng::Rng;
 
 /// One seed in so many has other kinds of tasks, those with this remainder.
 const EACH: (u64, u64) = (5, 2);
 /// Number of tasks of each kind.
 const OF_EACH_KIND: usize = 2;
-
-/// Those that take turns.
-#[derive(Clone, Debug)]
-pub(crate) struct TurnPlan {
-    pub(crate) names: Vec<Vec<u8>>,
-    pub(crate) unit: Unit,
-    pub(crate) passing: Passing,
-    /// The shortest and the longest work of one turn, in milliseconds.
-    pub(crate) work_ms: (u64, u64),
-    /// How long the next one waits for its turn, in milliseconds.
-    pub(crate) pause_ms: u64,
-}
-
-/// How a turn is passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passing {
-    /// In one transaction.
-    AtOnce,
-    /// `HDEL`, then `HSET`.
-    DelFirst,
-    /// `HSET`, then `HDEL`.
-    SetFirst,
-}
-
-/// What happens to those that take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
-pub enum TurnAct {
-    /// The participant that has the turn does nothing for a while.
-    Stop,
-    /// The next turn lasts long.
-    Long,
-    /// The next passing takes so long, in two steps.
-    SlowPass,
-    /// The participant that passes the turn on dies between `HDEL` and `HSET`.
-    Forget,
-    /// The participant that passes the turn on dies between `HSET` and `HDEL`.
-    KeepBoth,
-    /// The next turn comes to another one than the next.
-    Skip,
-    /// Somebody sets another field.
-    SecondField,
-    /// Somebody writes a name that is none of them.
-    ForeignName,
-    /// Somebody writes the instant in another unit.
-    OtherUnit,
-    /// Somebody writes what is no number.
-    NoNumber,
-    /// The turn is set anew, at once.
-    AtOnce,
-}
 
 const TURN_ACTS: [(u64, TurnAct); 11] = [
     (20, TurnAct::Stop),
@@ -81,50 +31,6 @@ const TURN_ACTS: [(u64, TurnAct); 11] = [
     (3, TurnAct::NoNumber),
     (5, TurnAct::AtOnce),
 ];
-
-/// The workers of a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct QueuePlan {
-    pub(crate) workers: usize,
-    pub(crate) unit: Unit,
-    pub(crate) max_late_ms: u64,
-    /// Mean time between two new members, in milliseconds.
-    pub(crate) each_ms: u64,
-    /// The shortest and the longest execution, in milliseconds.
-    pub(crate) work_ms: (u64, u64),
-    /// How long the lock of a member lives, in milliseconds.
-    pub(crate) lock_ms: u64,
-    /// A worker renews that lock.
-    pub(crate) renews: bool,
-    /// A worker looks whose lock it is before it deletes it.
-    pub(crate) looks_whose: bool,
-}
-
-/// What happens to a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
-pub enum QueueAct {
-    /// A worker dies while it executes a member.
-    Die,
-    /// The next execution outlives its lock.
-    Long,
-    /// The next execution fails at once: the member gets another score.
-    Retry,
-    /// All workers stop.
-    StopAll,
-    /// Many members come at once.
-    Burst,
-    /// No worker takes one of the members.
-    PassOver,
-    /// A loop removes all that is due.
-    CleanUp,
-    /// The lock of the first member is held by nobody who works.
-    StaleLock,
-    /// The first member is removed.
-    Remove,
-    /// The first member gets another score.
-    Rescore,
-}
 
 const QUEUE_ACTS: [(u64, QueueAct); 10] = [
     (15, QueueAct::Die),
@@ -190,7 +96,7 @@ fn draw_turns(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
         pause_ms: rng.weighted(&[(50, 0), (50, 500)]).unwrap_or(0),
     };
     let mut spec = TaskSpec::of(&name, StoreIndex(0), KindSpec::Turn(turn));
-    let users = beside(&mut spec, &prefix, rng);
+    let users = draw_parts(&mut spec, &prefix, rng);
     (spec, TaskPlan { turns: Some(turns), ..shape(users) })
 }
 
@@ -218,12 +124,12 @@ fn draw_queue(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
         let key = format!("{prefix}:claims").into_bytes();
         spec.claims = Some(ClaimsSpec { key, fresh_for_ms: 10_000 });
     }
-    let users = beside(&mut spec, &prefix, rng);
+    let users = draw_parts(&mut spec, &prefix, rng);
     (spec, TaskPlan { queue: Some(plan), ..shape(users) })
 }
 
-/// What is read beside it. Returns the number of its users.
-fn beside(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
+/// The parts that are read with it. Returns the number of its users.
+fn draw_parts(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
     let users = rng.index(2) + 1;
     let source = match rng.below(100) {
         0..60 => Some(WantedSource::Hash(format!("{prefix}:users").into_bytes())),

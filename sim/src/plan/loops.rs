@@ -3,7 +3,8 @@
 
 use lockwatch_watch::redis::RedisKind;
 
-use super::{Act, OldMaster, Plan, Step};
+use super::act::{Act, OldMaster, Step};
+use super::planned::Plan;
 use crate::rng::Rng;
 
 /// One seed in so many has them, those with this remainder.

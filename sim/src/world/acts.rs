@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Cut, World};
+use super::state::{Cut, World};
 use crate::event::{Event, Heal};
 use crate::plan::{Act, Forbidden};
 use crate::server::Health;
 use crate::truth::{Cause, What};
 
 impl World {
-    pub(super) fn after(&mut self, ms: u64, heal: Heal) {
-        self.queue.push(self.now + ms, Event::Heal(heal));
-    }
-
     pub(super) fn act(&mut self, act: Act) {
         self.fault += 1;
         match act {
@@ -93,7 +89,7 @@ impl World {
                 }
             }
             Act::EvictSwitches { task } => {
-                let (server, now) = (self.besides[task], self.now);
+                let (server, now) = (self.part_homes[task], self.now);
                 let key = self.tasks[task].keys.switches.first().cloned();
                 let kept = key.filter(|key| {
                     self.servers[server].writable() && self.servers[server].get(key, now).is_some()
@@ -211,13 +207,6 @@ impl World {
         let fault = self.fault;
         self.links[agent][server].faults[what] = fault;
         self.after(ms, Heal::Link { agent, server, what, fault });
-    }
-
-    /// The agent's connection breaks, unless the network hides that.
-    pub(super) fn reset_link(&mut self, agent: usize, server: usize) {
-        if self.links[agent][server].cut != Some(Cut::Silently) {
-            self.queue.push(self.now, Event::Break { agent, server });
-        }
     }
 
     pub(super) fn heal(&mut self, heal: Heal) {

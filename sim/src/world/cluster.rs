@@ -3,40 +3,14 @@
 
 use std::sync::Arc;
 
-use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
-use super::{Task, World};
+use super::state::{Layout, Task, World};
 use crate::event::Heal;
 use crate::server::Entry;
 use crate::truth::Cause;
 
-/// The layout of a cluster as one of its servers knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// The present master of each shard; a shard is numbered by its first master.
-    pub(crate) shards: Vec<usize>,
-    /// The server with the lock of each task.
-    pub(crate) homes: Vec<usize>,
-    /// The server with the keys beside the lock.
-    pub(crate) besides: Vec<usize>,
-}
-
 impl World {
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.plan.kind() == RedisKind::Cluster
-    }
-
-    /// The shard of `server`, regardless of its master.
-    pub(crate) fn shard_of(&self, server: usize) -> usize {
-        server % self.plan.masters
-    }
-
-    /// The present master of the shard of `server`.
-    pub(crate) fn master_of(&self, server: usize) -> usize {
-        if self.is_cluster() { self.shards[self.shard_of(server)] } else { self.master }
-    }
-
     /// The initial shard of a slot; permanent if no task uses the slot.
     pub(crate) fn first_shard(&self, slot: u16) -> usize {
         usize::from(slot) * self.shards.len() / usize::from(SLOTS)
@@ -50,7 +24,7 @@ impl World {
             let first = |(task, home): (&Task, &usize)| {
                 task.keys.parts().next().map_or(*home, |key| self.first_shard(slot(key)))
             };
-            self.besides = self.tasks.iter().zip(&self.homes).map(first).collect();
+            self.part_homes = self.tasks.iter().zip(&self.homes).map(first).collect();
             self.layouts = vec![self.layout(); self.servers.len()];
             (0..self.servers.len()).for_each(|server| self.hear_layout(server));
         }
@@ -60,7 +34,7 @@ impl World {
         Layout {
             shards: self.shards.clone(),
             homes: self.homes.clone(),
-            besides: self.besides.clone(),
+            part_homes: self.part_homes.clone(),
         }
     }
 
@@ -70,7 +44,7 @@ impl World {
         let apart = self.plan.tasks[task].apart;
         let lock = !apart || self.rng.percent(50);
         let parts = !apart || !lock;
-        let from = if lock { self.homes[task] } else { self.besides[task] };
+        let from = if lock { self.homes[task] } else { self.part_homes[task] };
         let (to, now) = (self.master_of(to), self.now);
         if from == to || !self.servers[from].writable() || !self.servers[to].writable() {
             return;
@@ -99,7 +73,7 @@ impl World {
             self.homes[task] = to;
         }
         if parts {
-            self.besides[task] = to;
+            self.part_homes[task] = to;
         }
         self.moved_at[task] = now;
         self.cause = Cause::Odd;
@@ -120,7 +94,7 @@ impl World {
     pub(super) fn take_over_shard(&mut self, before: usize, to: usize) {
         self.shards.iter_mut().filter(|master| **master == before).for_each(|master| *master = to);
         for task in 0..self.tasks.len() {
-            for at in [&mut self.homes[task], &mut self.besides[task]] {
+            for at in [&mut self.homes[task], &mut self.part_homes[task]] {
                 if *at == before {
                     (*at, self.moved_at[task]) = (to, self.now);
                 }
@@ -145,12 +119,12 @@ impl World {
     /// Makes the server redirect requests for keys that are elsewhere.
     fn serve_own(&mut self, server: usize) {
         let serves = self.servers[server].follows.unwrap_or(server);
-        let Layout { homes, besides, .. } = &self.layouts[server];
+        let Layout { homes, part_homes, .. } = &self.layouts[server];
         let locks = self.tasks.iter().zip(homes).map(|(task, home)| (&task.keys.lock, home));
         let others = self
             .tasks
             .iter()
-            .zip(besides)
+            .zip(part_homes)
             .filter_map(|(task, at)| Some((task.keys.parts().next()?, at)));
         let elsewhere = locks.chain(others).filter(|(_, at)| **at != serves);
         self.servers[server].away = elsewhere.map(|(key, _)| tag(key).to_vec()).collect();

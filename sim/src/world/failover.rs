@@ -1,12 +1,37 @@
 //! Events of servers: they stop and start, follow one another, and take over.
 
-use super::World;
-use crate::event::Heal;
+use std::sync::Arc;
+
+use super::state::{Cut, World};
+use crate::event::{Event, Heal};
 use crate::plan::{Act, Keeps, OldMaster};
-use crate::server::Health;
+use crate::server::{Health, Server};
 use crate::truth::{Cause, What};
 
 impl World {
+    /// Updates the lists of replicas that the masters report.
+    pub(crate) fn list_replicas(&mut self) {
+        for server in 0..self.servers.len() {
+            let follows = |other: &&Server| {
+                other.follows == Some(server) && !other.link_cut && other.health != Health::Down
+            };
+            let replicas = self
+                .servers
+                .iter()
+                .filter(follows)
+                .map(|other| Arc::clone(&other.address))
+                .collect();
+            self.servers[server].replicas = replicas;
+        }
+    }
+
+    /// The agent's connection breaks, unless the network hides that.
+    pub(super) fn reset_link(&mut self, agent: usize, server: usize) {
+        if self.links[agent][server].cut != Some(Cut::Silently) {
+            self.queue.push(self.now, Event::Break { agent, server });
+        }
+    }
+
     pub(super) fn act_on_servers(&mut self, act: Act) {
         match act {
             Act::Failover { of, lose_ms, old, ms } => {
@@ -210,7 +235,7 @@ impl World {
         } else {
             self.master = to;
             self.homes.fill(to);
-            self.besides.fill(to);
+            self.part_homes.fill(to);
         }
         self.note_ruler(to);
         self.some_guards_reconnect();

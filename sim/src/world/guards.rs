@@ -7,102 +7,14 @@ mod faults;
 mod keeper;
 mod parts;
 
-use std::sync::Arc;
-
 use lockwatch_guard::{Action, Guard, Input, Reply};
 use lockwatch_judge::time::Mono;
 
-use super::World;
+use super::state::{Client, Did, Parts, Process, World, instance};
 use crate::event::{Event, GuardJob, GuardTurn};
-use crate::plan::Plan;
-use crate::rng::Rng;
-use crate::server::Clock;
-use client::{Client, Network};
-pub(crate) use deeds::{Deed, Did, How};
-pub(crate) use keeper::Keeper;
-use parts::Parts;
 
 /// Time in milliseconds until systemd starts a guard again that has ended.
 const RESTART_MS: u64 = 2_000;
-/// Largest deviation of a host's clock, in millionths: a fifth of the margin that guards keep.
-const DRIFT_PPM: u64 = 20_000;
-
-/// A host on which a guard of one task runs.
-#[derive(Debug)]
-pub(crate) struct Station {
-    /// The clock that goes on while the host sleeps.
-    clock: Clock,
-    /// Number of guard processes so far.
-    pub(crate) life: u32,
-    /// The present guard; `None`: it does not run.
-    pub(crate) guard: Option<Process>,
-    /// The keepers whose script may run: that of the present guard, and those of earlier guards
-    /// that could not kill yet.
-    pub(crate) keepers: Vec<Keeper>,
-    pub(crate) network: Network,
-    /// Number of scripts so far.
-    scripts: u64,
-}
-
-/// The process of a guard.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) instance: Arc<[u8]>,
-    pub(crate) began: u64,
-    pub(crate) paused_until: u64,
-    /// A pause in milliseconds that begins right after its next request, so that the answer is read
-    /// late.
-    pause_ms: Option<u64>,
-    machine: Guard,
-    wake_at: Option<u64>,
-    client: Client,
-    parts: Parts,
-}
-
-/// The instance of a guard process in its lock and its claim.
-fn instance(task: usize, host: usize, life: u32) -> String {
-    format!("fade0000-{task:04x}-4000-8000-{host:04x}{life:08x}")
-}
-
-/// The hosts of a task.
-pub(super) fn stations(plan: &Plan, task: usize) -> Vec<Station> {
-    let mut rng = Rng::new(plan.seed, 200 + task as u64);
-    let station = |_| {
-        let offset = i64::try_from(rng.below(1_000_000)).unwrap_or(0);
-        let drift = i64::try_from(rng.below(2 * DRIFT_PPM)).unwrap_or(0);
-        Station {
-            clock: Clock::new(offset, drift - i64::try_from(DRIFT_PPM).unwrap_or(0)),
-            life: 0,
-            guard: None,
-            keepers: Vec::new(),
-            network: Network::default(),
-            scripts: 0,
-        }
-    };
-    (0..plan.tasks[task].guards.map_or(0, |it| it.guards)).map(station).collect()
-}
-
-impl Station {
-    fn mono(&self, now: u64) -> Mono {
-        Mono(u64::try_from(self.clock.at(now)).unwrap_or(0))
-    }
-
-    /// Whether a script runs here, of another guard process than `instance`.
-    pub(crate) fn runs_beside(&self, instance: &[u8]) -> bool {
-        let is_own = self.guard.as_ref().is_some_and(|guard| *guard.instance == *instance);
-        self.keepers
-            .iter()
-            .any(|keeper| keeper.script.is_some() && !(is_own && keeper.life == self.life))
-    }
-
-    /// Since when guard or keeper has been able to kill a script; `None`: neither is.
-    pub(crate) fn able_since(&self, keeper: &Keeper, now: u64) -> Option<u64> {
-        let guard = self.guard.as_ref().filter(|_| keeper.life == self.life);
-        let of_guard = guard.map(|guard| guard.paused_until);
-        let of_keeper = keeper.is_alive.then_some(keeper.paused_until);
-        [of_guard, of_keeper].into_iter().flatten().filter(|since| *since <= now).min()
-    }
-}
 
 impl World {
     /// Guards start one after the other.
@@ -112,20 +24,6 @@ impl World {
                 let ms = self.tasks[task].chance.within(1, 3_000);
                 self.guard_later(task, host, 0, ms, GuardJob::Start);
             }
-        }
-    }
-
-    fn guard_later(&mut self, task: usize, host: usize, life: u32, ms: u64, what: GuardJob) {
-        self.guard_at(task, host, life, self.now + ms, what);
-    }
-
-    fn guard_at(&mut self, task: usize, host: usize, life: u32, at: u64, what: GuardJob) {
-        self.queue.push(at, Event::Guard(GuardTurn { task, host, life, what }));
-    }
-
-    pub(super) fn worker_took(&mut self, task: usize, server: usize) {
-        if !self.tasks[task].stations.is_empty() {
-            self.did(task, usize::MAX, 0, Did::WorkerTook { server });
         }
     }
 
@@ -172,7 +70,7 @@ impl World {
             GuardJob::Changed => {
                 guard.machine.handle(mono, Input::Changed);
                 self.did(task, host, life, Did::Heard);
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             GuardJob::Parts { number } => self.parts(task, host, number),
             GuardJob::Gone { code, at } => {
@@ -181,7 +79,7 @@ impl World {
                     guard.machine.handle(mono, Input::Gone { code, at });
                     guard.parts.runs = false;
                 }
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             GuardJob::KeeperGone { script } => self.keeper_is_gone(task, host, script),
             GuardJob::Start
@@ -212,7 +110,7 @@ impl World {
             client: Client::default(),
             parts: Parts::default(),
         });
-        self.beside_soon(task, host);
+        self.parts_soon(task, host);
         self.drive(task, host);
     }
 
@@ -287,7 +185,7 @@ impl World {
                 if let Some(guard) = &mut self.tasks[task].stations[host].guard {
                     guard.parts.overruns.push_back((token, overrun.to.since_ms(overrun.from)));
                 }
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             Action::End(_) => {
                 self.withdraw(task, host);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::World;
+use super::state::World;
 use crate::event::{Heal, Job};
 use crate::plan::Act;
 use crate::server::{Entry, Value};
@@ -201,7 +201,7 @@ impl World {
 
     /// A deploy script asks alerts to wait.
     fn deploy(&mut self, task: usize, ms: u64) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.pause.clone() else { return };
         if self.servers[server].writable() {
             let until = self.servers[server].clock.at(now + ms) / 1_000;

@@ -2,122 +2,17 @@
 //! goes wrong with both.
 
 mod faults;
-mod past;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::World;
+use super::state::{Execution, Queues, World};
 use crate::event::{Event, QueueJob};
-use crate::plan::{QueueAct, QueuePlan};
+use crate::plan::QueueAct;
 use crate::request::Members;
-use crate::server::{Clock, Entry, Value};
-use crate::truth::{LockState, Past};
+use crate::server::{Entry, Value};
 
 /// Pause between two changes of a claim.
 const CLAIM_MS: u64 = 2_000;
-
-/// The workers of a queue, and what really happened to its members.
-#[derive(Debug)]
-pub(crate) struct Queues {
-    pub(crate) plan: QueuePlan,
-    workers: Vec<Executor>,
-    /// What shall happen to the next execution.
-    next: Option<(QueueAct, u64)>,
-    /// A member that no worker takes, until then.
-    passed_over: Option<(Vec<u8>, u64)>,
-    added: u64,
-    tokens: u64,
-    /// What each server has of each member.
-    pub(crate) members: Vec<BTreeMap<Vec<u8>, MemberPast>>,
-    /// When each server's set last changed, and when a member that had been due left it.
-    pub(crate) changed_at: Vec<u64>,
-    pub(crate) left: Vec<Vec<Leave>>,
-    /// Executions under way: the member, the token, since when, and the end.
-    pub(crate) executions: Vec<Execution>,
-    /// How often another token took the lock of a member, on any server.
-    pub(crate) again: u64,
-}
-
-/// A member that left, or got another score.
-#[derive(Clone, Debug)]
-pub(crate) struct Leave {
-    pub(crate) at: u64,
-}
-
-/// The work of one worker on one member.
-#[derive(Clone, Debug)]
-pub(crate) struct Execution {
-    pub(crate) id: Vec<u8>,
-    pub(crate) token: Vec<u8>,
-    pub(crate) from: u64,
-    pub(crate) to: Option<u64>,
-    /// The newest change of its claim.
-    pub(crate) claimed: u64,
-}
-
-/// A member on one server.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MemberPast {
-    /// Its instant, if it is there, and since when that is so.
-    pub(crate) due: Option<i64>,
-    pub(crate) since: u64,
-    /// When it was last there, and its instant then.
-    pub(crate) gone: Option<(u64, i64)>,
-    pub(crate) lock: Past,
-    /// The last token that held its lock since it has this score.
-    holder: Option<Vec<u8>>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Executor {
-    /// It does nothing until then.
-    stopped_until: u64,
-    /// Number of its lives and executions so far: a timer of another one does nothing.
-    number: u64,
-}
-
-impl Queues {
-    pub(crate) fn new(plan: &QueuePlan, servers: usize) -> Queues {
-        Queues {
-            plan: plan.clone(),
-            workers: vec![Executor::default(); plan.workers],
-            next: None,
-            passed_over: None,
-            added: 0,
-            tokens: 0,
-            members: vec![BTreeMap::new(); servers],
-            changed_at: vec![0; servers],
-            left: vec![Vec::new(); servers],
-            executions: Vec::new(),
-            again: 0,
-        }
-    }
-}
-
-impl MemberPast {
-    /// Since when it has been due. If the clock has stepped since it came, at `stepped_at`, it may
-    /// have been due all the time.
-    pub(crate) fn due_since(&self, clock: &Clock, stepped_at: u64, now: u64) -> Option<u64> {
-        let due = self.due.filter(|due| *due <= clock.at(now))?;
-        let due_at = if stepped_at > self.since { 0 } else { clock.when(due) };
-        Some(due_at.max(self.since))
-    }
-
-    /// Since when it has waited: due, and its lock free.
-    pub(crate) fn free_since(&self, clock: &Clock, stepped_at: u64, now: u64) -> Option<u64> {
-        let mut since = self.due_since(clock, stepped_at, now)?;
-        let mut past = self.lock.clone();
-        past.settle(clock, now);
-        if let Some(newest) = past.newest() {
-            if newest.state != LockState::Free {
-                return None;
-            }
-            since = since.max(newest.at);
-        }
-        Some(since)
-    }
-}
 
 impl World {
     fn queues(&mut self, task: usize) -> &mut Queues {
@@ -158,14 +53,6 @@ impl World {
             spec.queue().and_then(|queue| queue.lock_of(id)).unwrap_or_default().into();
         self.member_keys.entry(Arc::clone(&key)).or_insert_with(|| (task, id.to_vec()));
         key
-    }
-
-    fn scores(&self, task: usize, server: usize) -> Vec<(Vec<u8>, i64)> {
-        let key = &self.tasks[task].keys.lock;
-        match self.servers[server].get(key, self.now).map(|entry| &entry.value) {
-            Some(Value::Scores(members, _)) => members.clone(),
-            _ => Vec::new(),
-        }
     }
 
     fn edit_scores(&mut self, task: usize, change: impl FnOnce(&mut Vec<(Vec<u8>, i64)>)) {

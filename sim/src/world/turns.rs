@@ -1,143 +1,21 @@
 //! Those that take turns: they wait for their field in a hash, work, and pass the turn on.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::Unit;
 
-use super::World;
-use crate::event::{Event, TurnJob};
-use crate::plan::{Passing, TurnAct, TurnPlan};
+use super::state::World;
+use crate::event::TurnJob;
+use crate::plan::{Passing, TurnAct};
 use crate::server::Value;
 use crate::truth::{LockState, Turn};
 
 /// Milliseconds after which a worker tries again what a server refused.
 const AGAIN_MS: u64 = 700;
 
-/// Those that take turns, and what really happened to their turns.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    pub(crate) plan: TurnPlan,
-    workers: Vec<TurnWorker>,
-    /// What shall happen at the next passing, and for how long.
-    next: Option<(TurnAct, u64)>,
-    /// Somebody will set the first turn then.
-    kick_at: Option<u64>,
-    /// The newest turn that somebody had alone on each server, since when, and until when.
-    alone: Vec<Option<(Turn, u64, Option<u64>)>>,
-    /// Turns on any server that came to another one than the next, or were too short to be seen.
-    pub(crate) disorders: VecDeque<u64>,
-}
-
-/// One of them.
-#[derive(Clone, Debug, Default)]
-struct TurnWorker {
-    /// It does nothing until then.
-    stopped_until: u64,
-    /// The turn that it waits for, or works in.
-    takes: Option<Turn>,
-}
-
-impl Turns {
-    pub(crate) fn new(plan: &TurnPlan, servers: usize) -> Turns {
-        Turns {
-            plan: plan.clone(),
-            workers: vec![TurnWorker::default(); plan.names.len()],
-            next: None,
-            kick_at: None,
-            alone: vec![None; servers],
-            disorders: VecDeque::new(),
-        }
-    }
-
-    fn position(&self, name: &[u8]) -> Option<usize> {
-        self.plan.names.iter().position(|known| known == name)
-    }
-
-    /// Records what a server's hash shows now.
-    fn note(&mut self, server: usize, state: &LockState, least_ms: u64, now: u64) {
-        let turn = match state {
-            LockState::Turn(turns) if turns.len() == 1 => turns.first(),
-            _ => None,
-        };
-        let before = self.alone[server].take();
-        let Some(turn) = turn else {
-            self.alone[server] =
-                before.map(|(turn, since, until)| (turn, since, until.or(Some(now))));
-            return;
-        };
-        self.alone[server] = match before {
-            Some((before, since, until)) if before != *turn => {
-                let next = self.position(&before.name).map(|at| (at + 1) % self.plan.names.len());
-                let is_next = next.is_some() && next == self.position(&turn.name);
-                if !is_next || since + least_ms > until.unwrap_or(now) {
-                    self.disorders.push_back(now);
-                }
-                Some((turn.clone(), now, None))
-            }
-            Some((turn, since, _)) => Some((turn, since, None)),
-            None => Some((turn.clone(), now, None)),
-        };
-    }
-}
-
 impl World {
-    fn turns(&mut self, task: usize) -> &mut Turns {
-        self.tasks[task].turns.as_mut().unwrap_or_else(|| unreachable!("it takes turns"))
-    }
-
-    fn turn_after(&mut self, task: usize, ms: u64, job: TurnJob) {
-        self.queue.push(self.now + ms, Event::Turn { task, job });
-    }
-
-    fn turn_state(&self, task: usize) -> LockState {
-        let real = &self.tasks[task];
-        let entry = self.servers[self.homes[task]].get(&real.keys.lock, self.now);
-        LockState::of(entry, real.layout)
-    }
-
     fn has_turn(&self, task: usize, turn: &Turn) -> bool {
         matches!(self.turn_state(task), LockState::Turn(turns) if turns.contains(turn))
-    }
-
-    /// The hash of a server has changed.
-    pub(super) fn note_turns(&mut self, server: usize, task: usize, state: &LockState) {
-        let (now, spec) = (self.now, Arc::clone(&self.plan.spec.tasks[task]));
-        let least_ms = spec.turn().and_then(|turn| turn.min_turn_ms).unwrap_or(0);
-        if let Some(turns) = &mut self.tasks[task].turns {
-            turns.note(server, state, least_ms, now);
-        }
-        if server == self.homes[task] {
-            self.look_at_turns(task);
-        }
-    }
-
-    /// Each looks whether it has the turn.
-    pub(super) fn look_at_turns(&mut self, task: usize) {
-        let now = self.now;
-        let home = self.homes[task];
-        let turns = match self.turn_state(task) {
-            LockState::Turn(turns) => turns,
-            _ if self.turns(task).kick_at.is_none_or(|at| at < now) => {
-                // Sooner or later somebody notices that it is nobody's turn.
-                let ms = self.tasks[task].rng.within(15_000, 90_000);
-                self.turns(task).kick_at = Some(now + ms);
-                return self.turn_after(task, ms, TurnJob::Kick);
-            }
-            _ => return,
-        };
-        for turn in turns {
-            let Some(who) = self.turns(task).position(&turn.name) else { continue };
-            let worker = &mut self.turns(task).workers[who];
-            if worker.takes.as_ref() == Some(&turn) {
-                continue;
-            }
-            worker.takes = Some(turn.clone());
-            let ready = worker.stopped_until.max(now);
-            let due = if turn.due <= 0 { now } else { self.servers[home].clock.when(turn.due) };
-            let ms = ready.max(due) - now + self.tasks[task].rng.within(1, 40);
-            self.turn_after(task, ms, TurnJob::Take { who, turn });
-        }
     }
 
     pub(super) fn turn_job(&mut self, task: usize, job: TurnJob) {

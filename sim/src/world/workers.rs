@@ -5,82 +5,13 @@ use std::sync::Arc;
 
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
 
-use super::{Task, World};
+use super::state::{Hold, Task, Worker, World};
 use crate::event::{Event, Heal, Job, WorkerTurn};
 use crate::request::Says;
 use crate::server::{Entry, Value};
 
 /// Pause between two changes of a claim.
 const CLAIM_MS: u64 = 2_000;
-
-/// One worker.
-#[derive(Clone, Debug)]
-pub(crate) struct Worker {
-    name: (usize, usize),
-    /// Number of its processes so far.
-    pub(crate) life: u32,
-    pub(crate) alive: bool,
-    pub(crate) paused_until: u64,
-    /// The hold that it believes to have.
-    pub(crate) hold: Option<Hold>,
-    /// Its script runs.
-    pub(crate) working: bool,
-    /// Until then, it does not stop when the task is unwanted.
-    pub(crate) ignores_off_until: u64,
-    /// Its server, if that is not the master that all other clients use.
-    pub(crate) sticks_to: Option<usize>,
-    claim: u64,
-    pub(crate) holds: u64,
-}
-
-/// A hold as a worker believes to have it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
-    pub(crate) number: u64,
-    pub(crate) entries: u32,
-    pub(crate) lease_ms: u64,
-    pub(crate) renews: bool,
-    #[allow(dead_code, reason = "for looking at a run by hand")]
-    pub(crate) since: u64,
-}
-
-impl Worker {
-    pub(super) fn new(task: usize, worker: usize) -> Worker {
-        Worker {
-            name: (task, worker),
-            life: 0,
-            alive: true,
-            paused_until: 0,
-            hold: None,
-            working: false,
-            ignores_off_until: 0,
-            sticks_to: None,
-            claim: 0,
-            holds: 0,
-        }
-    }
-
-    /// Its identifier in Redisson's locks and in claims.
-    pub(crate) fn instance(&self) -> Vec<u8> {
-        let (task, worker) = self.name;
-        format!("c0ffee00-{task:04x}-4000-8000-{worker:04x}{:08x}", self.life).into_bytes()
-    }
-
-    /// Its token in a string lock.
-    fn token(&self) -> Vec<u8> {
-        self.instance()
-    }
-
-    fn field(&self) -> Vec<u8> {
-        let mut field = self.instance();
-        field.extend_from_slice(b":47");
-        field
-    }
-
-    pub(crate) fn runs(&self, now: u64) -> bool {
-        self.alive && self.paused_until <= now
-    }
-}
 
 impl World {
     /// The server that a worker uses, if that accepts writes.
@@ -90,9 +21,9 @@ impl World {
     }
 
     /// The server to which it writes its progress and claims, if that accepts writes.
-    fn told_server_of(&self, task: usize, worker: usize) -> Option<usize> {
+    fn server_of_parts(&self, task: usize, worker: usize) -> Option<usize> {
         match self.plan.tasks[task].apart {
-            true => Some(self.besides[task]).filter(|server| self.servers[*server].writable()),
+            true => Some(self.part_homes[task]).filter(|server| self.servers[*server].writable()),
             false => self.server_of(task, worker),
         }
     }
@@ -100,7 +31,7 @@ impl World {
     /// Whether workers shall run, according to the server that they use, or the one with the
     /// switches.
     fn wanted_at(&self, server: usize, task: usize) -> bool {
-        let server = if self.plan.tasks[task].apart { self.besides[task] } else { server };
+        let server = if self.plan.tasks[task].apart { self.part_homes[task] } else { server };
         match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
             None | Some(WantedSource::Always) => true,
             Some(WantedSource::Never) => false,
@@ -287,7 +218,7 @@ impl World {
 
     fn claim(&mut self, task: usize, worker: usize) {
         let (Some(key), Some(server)) =
-            (self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+            (self.tasks[task].keys.claims.clone(), self.server_of_parts(task, worker))
         else {
             return;
         };
@@ -305,7 +236,7 @@ impl World {
 
     fn progress(&mut self, task: usize, worker: usize) {
         let (Some(key), Some(server)) =
-            (self.tasks[task].keys.progress.clone(), self.told_server_of(task, worker))
+            (self.tasks[task].keys.progress.clone(), self.server_of_parts(task, worker))
         else {
             return;
         };
@@ -393,7 +324,7 @@ impl World {
         let was = std::mem::replace(&mut self.tasks[task].workers[worker].working, false);
         let tidy = was && self.tasks[task].rng.percent(60);
         if let (true, Some(key), Some(server)) =
-            (tidy, self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+            (tidy, self.tasks[task].keys.claims.clone(), self.server_of_parts(task, worker))
         {
             let instance = self.tasks[task].workers[worker].instance();
             self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {

@@ -75,8 +75,8 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     // A witness may be a replica and report that.
     let timing =
         Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
-    let told = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
-    assert_eq!(told.map(|attestation| attestation.role), Ok(Role::Replica));
+    let expected = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
+    assert_eq!(expected.map(|attestation| attestation.role), Ok(Role::Replica));
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn without_any_news_nothing_is_known_after_a_while() {
     let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), parts);
     let mut state = watching();
     state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
-    let told = [
+    let expected = [
         (9_000, Some(false), None, Wanted::Yes),
         (9_001, None, Some(Unknown::Stale), Wanted::Unknown),
     ];
-    for (at, held, unknown, wanted) in told {
+    for (at, held, unknown, wanted) in expected {
         state.step(Mono(at), Input::Tick);
         let snapshot = state.snapshot(Mono(at));
         let view = snapshot.tasks.first().expect("the task");

@@ -259,17 +259,17 @@ impl World {
     fn attestation(&mut self, at: usize) -> Attestation {
         let first = ServerTime(self.clock(at));
         let last = first.plus_ms(self.dice.below(5) as i64);
-        let told = !self.dice.one_in(10);
+        let shows_all = !self.dice.one_in(10);
         let server = &self.servers[at];
         Attestation {
             first,
             last,
             role: server.role,
             role_verified: true,
-            offset: told.then_some(server.offset),
+            offset: shows_all.then_some(server.offset),
             refuses_writes: None,
             replicas: Vec::new(),
-            generation: told.then(|| server.generation.clone()),
+            generation: shows_all.then(|| server.generation.clone()),
             clock_offset_ms: server.clock_ms,
         }
     }
@@ -542,7 +542,7 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     for step in 0..steps {
         recent.push(format!("{:>9} {input:?}", world.now));
         let before = state.snapshot(Mono(world.now));
-        let mut told: Vec<Event> = state.step(Mono(world.now), input.clone());
+        let mut reported: Vec<Event> = state.step(Mono(world.now), input.clone());
         let looked_at = world
             .spec
             .tasks
@@ -551,12 +551,12 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
             .filter(|name| state.look_at(name));
         let of_events = state.snapshot_of_events(Mono(world.now));
         let after = state.snapshot(Mono(world.now));
-        let mut broken = single.check(&input, &before, &after, &told);
-        broken.extend(shown_first(&input, looked_at, &before, &of_events, &after, &told));
-        splits += told.iter().filter(|event| is_masters(event)).count();
-        told.extend(state.step(Mono(world.now), Input::Tick));
-        events += told.len();
-        let late = told.iter().find(|event| event.at > Mono(world.now));
+        let mut broken = single.check(&input, &before, &after, &reported);
+        broken.extend(shown_first(&input, looked_at, &before, &of_events, &after, &reported));
+        splits += reported.iter().filter(|event| is_masters(event)).count();
+        reported.extend(state.step(Mono(world.now), Input::Tick));
+        events += reported.len();
+        let late = reported.iter().find(|event| event.at > Mono(world.now));
         broken.extend(late.map(|event| format!("{event:?} is from the future")));
         broken.extend(invariants.check(&state.snapshot(Mono(world.now)), &world.spec));
         if !broken.is_empty() {
@@ -587,11 +587,11 @@ fn shown_first<'a>(
     before: &'a Snapshot,
     of_events: &'a Snapshot,
     after: &'a Snapshot,
-    told: &'a [Event],
+    reported: &'a [Event],
 ) -> impl Iterator<Item = String> + 'a {
     let happened = move |view: &TaskView| {
         looked_at == Some(&*view.spec.name)
-            || told.iter().any(|event| matches!(&event.subject, Subject::Task(spec) if spec.name == view.spec.name))
+            || reported.iter().any(|event| matches!(&event.subject, Subject::Task(spec) if spec.name == view.spec.name))
     };
     let expected = after.tasks.iter().map(move |after| match before.tasks.find(&after.spec.name) {
         Some(before) if !happened(after) && !matches!(input, Input::Config(_)) => before,

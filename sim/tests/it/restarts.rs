@@ -116,15 +116,15 @@ fn ends(events: &[Event]) -> (Vec<End>, usize) {
     let first = events
         .iter()
         .filter(|event| matches!(&event.subject, Subject::Task(task) if &*task.name == "first"));
-    let mut told = (Vec::new(), 0);
+    let mut reported = (Vec::new(), 0);
     for event in first {
         match event.kind {
-            EventKind::HoldEnded { reason, .. } => told.0.push(reason),
-            EventKind::LockLost { .. } => told.1 += 1,
+            EventKind::HoldEnded { reason, .. } => reported.0.push(reason),
+            EventKind::LockLost { .. } => reported.1 += 1,
             _ => {}
         }
     }
-    told
+    reported
 }
 
 /// Both are held; A's lease is renewed at 2 s until 32 s, B's at 3.5 s until 33.5 s.
@@ -148,7 +148,7 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
             given_back.clone(),
         ),
         (
-            "it may have been told 2 ms off",
+            "it may have been reported 2 ms off",
             BEFORE.to_vec(),
             (6_000, "new", [None, Some(("B", 33_498))]),
             given_back.clone(),
@@ -245,11 +245,12 @@ fn another_redis_proves_nothing() {
     for (at, run, [first, second]) in
         [&BEFORE[..], &[(6_000, "new", [None, Some(("B", 33_500))])]].concat()
     {
-        let told =
+        let reported =
             agent.hears(at, 1, process(run), vec![(TaskIndex(1), reading(second, on(true)))]);
-        assert_eq!(ends(&told), (vec![], 0));
-        let told = agent.hears(at, 0, process(run), vec![(TaskIndex(0), reading(first, on(true)))]);
-        assert_eq!(ends(&told).1, usize::from(at == 6_000));
+        assert_eq!(ends(&reported), (vec![], 0));
+        let reported =
+            agent.hears(at, 0, process(run), vec![(TaskIndex(0), reading(first, on(true)))]);
+        assert_eq!(ends(&reported).1, usize::from(at == 6_000));
     }
 }
 

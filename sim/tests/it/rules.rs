@@ -96,8 +96,8 @@ fn the_page_can_be_cited() {
 /// A check that cannot report the broken rule is useless here.
 #[test]
 fn a_test_that_fails_says_which_rule_is_broken() {
-    let told = truth::named("6 confirmation").expect("rule 6").to_string();
-    assert!(told.starts_with("breaks rule 6, confirmation: A first \"free\""), "{told}");
+    let text = truth::named("6 confirmation").expect("rule 6").to_string();
+    assert!(text.starts_with("breaks rule 6, confirmation: A first \"free\""), "{text}");
     let unknown = std::panic::catch_unwind(|| drop(truth::rule("6 conformation")));
     assert!(unknown.is_err(), "a rule that there is not");
 }

@@ -48,11 +48,11 @@ fn answers(
     sent: u64,
     holder: &str,
 ) -> Vec<Event> {
-    tells(state, at, (node, run_id), standing, sent, holder, (1, Parts::default()))
+    reports(state, at, (node, run_id), standing, sent, holder, (1, Parts::default()))
 }
 
 /// The same with the keys beside the lock, under the configuration with this number.
-fn tells(
+fn reports(
     state: &mut State,
     at: u64,
     (node, run_id): (&str, &str),
@@ -149,7 +149,7 @@ fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
 }
 
 /// `a` decides beside `b`, and neither was read yet.
-fn told_of_two(state: &mut State) {
+fn two_servers(state: &mut State) {
     let nodes: Vec<Arc<str>> = ["a:6379", "b:6379"].map(Arc::from).to_vec();
     let masters = Ok(nodes[..1].to_vec());
     let topology = Topology {
@@ -170,17 +170,17 @@ fn rivals(events: &[Event]) -> usize {
 #[test]
 fn one_server_by_two_names_is_no_rival_of_itself_whichever_name_answers_first() {
     let mut state = state(RedisKind::Replicated);
-    told_of_two(&mut state);
+    two_servers(&mut state);
     let first = answers(&mut state, 1_000, ("b:6379", "run"), Standing::Witness, 1_000, "A");
     let second = answers(&mut state, 1_001, ("a:6379", "run"), Standing::Decides, 1_000, "A");
     assert_eq!((rivals(&first), rivals(&second)), (0, 0));
 }
 
 #[test]
-fn a_rival_is_told_once_the_one_that_decides_was_tried() {
+fn a_rival_is_reported_once_the_one_that_decides_was_tried() {
     for decides_answers in [true, false] {
         let mut state = state(RedisKind::Replicated);
-        told_of_two(&mut state);
+        two_servers(&mut state);
         let first = answers(&mut state, 1_000, ("b:6379", "b"), Standing::Witness, 1_000, "A");
         let second = match decides_answers {
             true => shows(&mut state, 1_001, "a:6379", 1_000, "A"),
@@ -264,7 +264,7 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
 }
 
 fn parts(state: &mut State, epoch: u32, at: u64, parts: Parts) {
-    tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
+    reports(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
 }
 
 /// The content of another hash says nothing about when a claim in this one was written.
@@ -291,18 +291,18 @@ fn claims_of_another_hash_are_old_ones() {
 
 /// A warning concerns a key; for another key it is reported again.
 #[test]
-fn other_claims_that_cannot_be_read_are_told_anew() {
+fn other_claims_that_cannot_be_read_are_reported_again() {
     let mut state = State::new();
-    let told = [(1, "claims"), (2, "claims:2"), (3, "claims:2")].map(|(epoch, key)| {
+    let reported = [(1, "claims"), (2, "claims:2"), (3, "claims:2")].map(|(epoch, key)| {
         let at = u64::from(epoch) * 1_000;
         reloaded(&mut state, epoch, at - 500, Some(key), None);
         let parts =
             Parts { claims: Some(ClaimsReading::Unknown(Unknown::WrongType)), ..Parts::default() };
         let events =
-            tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
+            reports(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
         count(&events, |kind| matches!(kind, EventKind::ClaimsUnreadable { .. }))
     });
-    assert_eq!(told, [1, 1, 0]);
+    assert_eq!(reported, [1, 1, 0]);
 }
 
 /// Neither an answer nor a failure arrives. Claims and the pause are then as unknown as the lock.
@@ -410,26 +410,29 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
 fn hosts_that_cannot_be_read_are_a_warning() {
     let _rule = rule("13 series");
     let mut state = State::new();
-    let told = |state: &mut State, at, hosts| {
+    let reported = |state: &mut State, at, hosts| {
         let read = Parts { hosts, ..Parts::default() };
-        let events = tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (1, read));
-        let told = events.iter().filter_map(|event| match event.kind {
+        let events = reports(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (1, read));
+        let reported = events.iter().filter_map(|event| match event.kind {
             EventKind::HostsUnreadable { why } => Some(why),
             _ => None,
         });
         let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
         let host = view.lock().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
-        (told.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
+        (reported.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     let known = || Some(Ok(vec![(b"A".to_vec(), b"wms-1".to_vec())]));
     let refused = Unknown::NoPermission;
-    assert_eq!(told(&mut state, 1_000, Some(Err(refused))), (vec![refused], Some(refused), false));
-    assert_eq!(told(&mut state, 2_000, Some(Err(refused))), (vec![], Some(refused), false));
-    assert_eq!(told(&mut state, 3_000, None), (vec![], Some(refused), false), "not asked for");
-    assert_eq!(told(&mut state, 4_000, known()), (vec![], None, true));
     assert_eq!(
-        told(&mut state, 5_000, Some(Err(Unknown::WrongType))),
+        reported(&mut state, 1_000, Some(Err(refused))),
+        (vec![refused], Some(refused), false)
+    );
+    assert_eq!(reported(&mut state, 2_000, Some(Err(refused))), (vec![], Some(refused), false));
+    assert_eq!(reported(&mut state, 3_000, None), (vec![], Some(refused), false), "not asked for");
+    assert_eq!(reported(&mut state, 4_000, known()), (vec![], None, true));
+    assert_eq!(
+        reported(&mut state, 5_000, Some(Err(Unknown::WrongType))),
         (vec![Unknown::WrongType], Some(Unknown::WrongType), true)
     );
 }
@@ -524,7 +527,7 @@ fn the_same_key_in_another_database_is_another_lock() {
 fn a_server_that_is_gone_is_no_witness_any_more() {
     let _rule = rule("13 series");
     let mut state = state(RedisKind::Replicated);
-    told_of_two(&mut state);
+    two_servers(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let witnesses = |state: &mut State| {
@@ -561,7 +564,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
             epoch: 1,
         })),
     );
-    told_of_two(&mut state);
+    two_servers(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let nodes: Vec<Arc<str>> = vec![Arc::from("c:6379")];
@@ -602,8 +605,8 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
-    let told = [(32_500, Some("1")), (33_500, None), (34_500, Some("2")), (35_500, Some("3"))].map(
-        |(at, claim)| {
+    let reported = [(32_500, Some("1")), (33_500, None), (34_500, Some("2")), (35_500, Some("3"))]
+        .map(|(at, claim)| {
             let read =
                 |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
             let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
@@ -613,9 +616,8 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
             count(&says(&mut state, at, "b:6379", outcome), |kind| {
                 matches!(kind, EventKind::LockLost { .. })
             })
-        },
-    );
-    assert_eq!(told, [0, 0, 0, 1]);
+        });
+    assert_eq!(reported, [0, 0, 0, 1]);
 }
 
 /// Another server may answer at the same address, with another clock and fewer data.
@@ -637,9 +639,9 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
-    let told =
+    let reported =
         [(32_500, "9", 0), (33_500, "8", 60_000), (34_500, "7", 60_000), (35_500, "8", 60_000)];
-    let told = told.map(|(at, claim, ahead_ms)| {
+    let reported = reported.map(|(at, claim, ahead_ms)| {
         let claims = Some(ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]));
         let readings = vec![(
             TaskIndex(0),
@@ -659,7 +661,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
         (lost, view.claims_unknown, view.paused)
     });
     let (read, stepped) = ((0, None, Some(false)), (0, Some(Unknown::ClockStep), None));
-    assert_eq!(told, [read, stepped, read, (1, None, Some(false))]);
+    assert_eq!(reported, [read, stepped, read, (1, None, Some(false))]);
 }
 
 /// Another layout is read in another way, so the earlier holder is no holder of this lock.
@@ -755,7 +757,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         state.step(Mono(at), Input::Tick);
         state.snapshot(Mono(at)).tasks.first().unwrap().paused
     });
-    assert_eq!(paused, [Some(true), Some(false)], "no page waits for longer than it was told to");
+    assert_eq!(paused, [Some(true), Some(false)], "no page waits for longer than it may");
 }
 
 /// Task and server numbers have other meanings under another configuration.
@@ -764,7 +766,7 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
     let _rule = rule("1 evidence");
     let mut state = state(RedisKind::Standalone);
     reloaded(&mut state, 2, 500, None, None);
-    let told = tells(
+    let reported = reports(
         &mut state,
         1_000,
         ("a:6379", "a"),
@@ -789,7 +791,7 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
         Mono(1_200),
         Input::Node(NodeNews { epoch: 1, store: redis, node: nodes[0].clone(), kind }),
     );
-    assert_eq!((told.len(), moved.len(), failed.len()), (0, 0, 0));
+    assert_eq!((reported.len(), moved.len(), failed.len()), (0, 0, 0));
     let snapshot = state.snapshot(Mono(1_300));
     assert_eq!(snapshot.tasks.first().unwrap().held, None);
     assert!(!snapshot.stores.first().unwrap().nodes.iter().any(|node| *node.address == *nodes[0]));
@@ -844,7 +846,7 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
 /// No answer and no failure arrives any more: the watcher has stopped, and this must raise an
 /// alert.
 #[test]
-fn without_any_news_blindness_grows_and_is_told() {
+fn without_any_news_blindness_grows_and_is_reported() {
     let _rule = rule("16 freshness");
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
@@ -876,15 +878,15 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
             matches!(kind, EventKind::LockLost { .. })
         })
     };
-    let told = [(32_000, "1"), (52_000, "2"), (53_000, "3")].map(|(at, claim)| lost(at, claim));
-    assert_eq!(told, [0, 0, 1]);
+    let reported = [(32_000, "1"), (52_000, "2"), (53_000, "3")].map(|(at, claim)| lost(at, claim));
+    assert_eq!(reported, [0, 0, 1]);
 }
 
 #[test]
 fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     let _rule = rule("2 instants");
     let mut state = state(RedisKind::Replicated);
-    told_of_two(&mut state);
+    two_servers(&mut state);
     for (at, sent, holder) in [(2_000, 2_000, "B"), (2_500, 1_000, "A")] {
         answers(&mut state, at, ("b:6379", "b"), Standing::Witness, sent, holder);
     }

@@ -40,7 +40,7 @@ const REMEMBERED: [(u64, u64); 11] = [
 const FRESH: u64 = 2;
 
 /// Prints in every run; the print macros show their output only when a test fails.
-fn tell(text: &str) {
+fn print(text: &str) {
     let written = std::io::stderr().lock().write_all(text.as_bytes());
     assert!(written.is_ok(), "stderr is closed");
 }
@@ -76,7 +76,10 @@ fn check(plan: &Plan, hours: u64) -> (Coverage, f64) {
         outcome.steps_per_hour
     );
     if let Some(violation) = outcome.violations.first() {
-        tell(&format!("seed {} fails by {}; it is being made small\n", plan.seed, violation.check));
+        print(&format!(
+            "seed {} fails by {}; it is being made small\n",
+            plan.seed, violation.check
+        ));
         let (kept, small) = minimise(plan, violation);
         let steps: Vec<String> = kept.iter().map(|step| step.to_string()).collect();
         let shown: Vec<String> = kept
@@ -132,7 +135,7 @@ fn what_the_model_says_is_true_and_in_time() {
         coverage.add(&occurred);
         hours += of_seed;
     }
-    tell(&format!("{}{hours:.0} task-hours\n", coverage.table()));
+    print(&format!("{}{hours:.0} task-hours\n", coverage.table()));
     assert!(coverage.missing().is_empty(), "never occurred: {:?}", coverage.missing());
     each(&REMEMBERED, |(seed, hours)| check(&Plan::new(seed, hours, Shape::Any), hours));
     let strict = std::env::var_os("SIM_STRICT").is_some();
@@ -140,7 +143,7 @@ fn what_the_model_says_is_true_and_in_time() {
     let draw = |_| RandomState::new().build_hasher().finish() % 1_000_000_000_000;
     let is_long = strict || std::env::var_os("LOCKWATCH_LONG").is_some();
     let fresh: Vec<u64> = (0..if is_long { FRESH } else { 0 }).map(draw).collect();
-    fresh.iter().for_each(|seed| tell(&format!("fresh seed {seed}\n")));
+    fresh.iter().for_each(|seed| print(&format!("fresh seed {seed}\n")));
     each(&fresh, |seed| {
         let plan = Plan::new(seed, HOURS, Shape::Any);
         if strict {
@@ -149,7 +152,7 @@ fn what_the_model_says_is_true_and_in_time() {
             // About one in a hundred new seeds fails, mostly because the oracle is too strict.
             // Such a failure should be analysed, but it is not evidence against the change under
             // test.
-            tell(&format!(
+            print(&format!(
                 "seed {seed} fails after {} ms, agent {}, {}: {}\n\
                  again: SIM_SEED={seed} cargo test -p lockwatch-sim simulation::\n",
                 violation.at_ms, violation.agent, violation.check, violation.what

@@ -71,11 +71,11 @@ fn every_timeline_holds() {
 fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
     let mut broken: Vec<_> = tallies.into_iter().filter(|(_, tally)| tally.failed > 0).collect();
     broken.sort_by_key(|(_, tally)| 1_000 * tally.failed * tally.failed / tally.all);
-    let told = broken
+    let lines = broken
         .iter()
         .rev()
         .map(|(rule, Tally { failed, all })| format!("\n  {failed} of {all} timelines: {rule}"));
-    told.collect()
+    lines.collect()
 }
 
 /// A timeline without checks would always pass.

@@ -282,16 +282,16 @@ fn order_is_judged_only_where_no_turn_can_have_been_missed() {
 }
 
 #[test]
-fn an_unknown_name_is_told_once_for_each_time_that_it_appears() {
+fn an_unknown_name_is_reported_once_for_each_time_that_it_appears() {
     let mut agent = Agent::new(|_, _| {});
     agent.reads(1_000, &[("x", 900)]);
     agent.reads(2_000, &[("x", 900)]);
     agent.reads(3_000, &[("a", 2_900)]);
     let view = agent.reads(4_000, &[("x", 3_900)]);
     assert_eq!((turn(&view).unknown_names, taken(&view)), (2, vec![1, 0, 0]));
-    let told =
+    let is_it =
         |kind: &EventKind| matches!(kind, EventKind::TurnUnknownName { name } if name == b"x");
-    assert_eq!(agent.count(told), 2);
+    assert_eq!(agent.count(is_it), 2);
 }
 
 /// A value in another unit is no turn of the year 1970 or 57,000.
@@ -302,10 +302,10 @@ fn an_instant_that_is_years_away_is_unknown() {
         let turn = Turn { name: b"a".to_vec(), from: ServerTime(wrong) };
         let view = agent.reads_guard(1_000, TurnReading::Read(vec![turn]));
         assert_eq!(view.unknown, Some(Unknown::FarInstant));
-        let told = |kind: &EventKind| {
+        let is_it = |kind: &EventKind| {
             matches!(kind, EventKind::TaskUnreadable { why: Unknown::FarInstant })
         };
-        assert_eq!(agent.count(told), 1);
+        assert_eq!(agent.count(is_it), 1);
         assert_eq!(agent.reads(2_000, &[("a", 1_900)]).verdict, Verdict::Running);
         assert_eq!(agent.count(|kind| matches!(kind, EventKind::TaskReadable)), 1);
     }

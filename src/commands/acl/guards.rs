@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockwatch_judge::spec::StoreIndex;
 use lockwatch_watch::redis::RedisKind;
 
-use super::{AclRule, ServerVersion, WIDENED, opening, user_note, where_to};
+use super::rule::{AclRule, ServerVersion, WIDENED, opening, user_note, where_to};
 use crate::commands::guard::{rights, rights_words};
 use crate::commands::rule::line;
 use crate::config::{Config, Login, RedisConfig};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::chronicle::Story;
 use super::difference::{self, Difference};
 use super::pager::{Span, SpanKind};
-use super::{Hole, Section};
+use super::section::{Hole, Section};
 use crate::text::identity::escape;
 use crate::text::instants::{rfc3339, seconds};
 

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Agent;
+use super::agent::Agent;
 use crate::pem::{self, Pem};
 
 /// Makes the handshake, and checks the agent's certificate.

@@ -3,16 +3,19 @@
 //! again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use super::{BEAT, BEAT_EARLY};
-
 /// Maximum number of frames that are queued for a page.
 pub(super) const WAITING_MAX: usize = 8;
+/// Maximum time without a frame to a subscriber: then a heartbeat is sent.
+const BEAT: Duration = Duration::from_secs(1);
+/// Subscribers whose heartbeat is due within this time get it together with the others.
+const BEAT_EARLY: Duration = Duration::from_millis(250);
 
 /// All pages that subscribe.
 #[derive(Default)]

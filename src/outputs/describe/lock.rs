@@ -1,9 +1,7 @@
 //! What is known of a task that a lock guards.
 
-use super::{
-    Fact, Line, NAMED_MAX, Part, Subject, fact, held, holders, lease, notes, past, present,
-    progress, wanted, words,
-};
+use super::fact::{Fact, Line, Part, Subject, fact, words};
+use super::shared::{NAMED_MAX, held, holders, lease, notes, past, present, progress, wanted};
 use crate::api::{EndedRun, Hold, Holder, Lock, Runs, Task};
 use crate::text::instants::seconds;
 

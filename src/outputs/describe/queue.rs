@@ -1,6 +1,7 @@
 //! What is known of a queue of delayed tasks.
 
-use super::{Fact, Line, NAMED_MAX, Part, Subject, fact, holders, notes, wanted, words};
+use super::fact::{Fact, Line, Part, Subject, fact, words};
+use super::shared::{NAMED_MAX, holders, notes, wanted};
 use crate::api::{Execution, Queue, QueueTotals, Seconds, Text};
 
 /// Maximum number of members that are named in one place.

@@ -1,6 +1,7 @@
 //! What is known of tasks that take turns.
 
-use super::{Fact, Line, NAMED_MAX, Part, Subject, fact, past, wanted, words};
+use super::fact::{Fact, Line, Part, Subject, fact, words};
+use super::shared::{NAMED_MAX, past, wanted};
 use crate::api::{Taken, Turn};
 
 pub(super) fn facts(subject: Subject<'_>, turn: &Turn) -> Vec<Fact> {

@@ -6,18 +6,9 @@ use std::sync::Arc;
 use lockwatch_judge::event::{EventKind, Party};
 use lockwatch_judge::reading::Holder;
 
-use super::Kept;
-
-/// Bytes per event for the history's indexes and the allocator.
-const OVERHEAD: usize = 160;
-
-/// Bytes that `kept` takes. The configuration of its task is not counted: all its events since the
-/// newest reload share it.
-pub(super) fn of(kept: &Kept) -> usize {
-    OVERHEAD + size_of::<Kept>() + of_kind(&kept.event.kind)
-}
-
-fn of_kind(kind: &EventKind) -> usize {
+/// Bytes that an event of `kind` takes beyond its own size. The configuration of its task is not
+/// counted: all its events since the newest reload share it.
+pub(super) fn of(kind: &EventKind) -> usize {
     use EventKind as E;
     match kind {
         E::Acquired { holders } | E::HoldEnded { holders, .. } | E::LockLost { holders, .. } => {

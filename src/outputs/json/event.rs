@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::Subject;
 
-use super::wire::text;
-use super::{around, wall};
+use super::values::wall;
+use super::wire::{around, text};
 use crate::api::{Event, EventList};
 use crate::outputs::events::{describe, level_name};
 use crate::outputs::history::{Excerpt, Kept};

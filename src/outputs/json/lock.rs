@@ -4,7 +4,7 @@ use lockwatch_judge::reading;
 use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
 use lockwatch_judge::spec::LibraryName;
 
-use super::{agent, server};
+use super::values::{agent, server};
 use crate::api::{Hold, Holder, Lock, Seconds, Witness};
 use crate::outputs::cause::unknown;
 use crate::outputs::remark::is_past;

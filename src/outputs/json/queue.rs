@@ -4,7 +4,7 @@ use lockwatch_judge::snapshot::{ExecutionView, MemberView, OrphanView, QueueView
 use lockwatch_judge::spec::LibraryName;
 
 use super::lock::holders;
-use super::server;
+use super::values::server;
 use crate::api::{Execution, Member, Orphan, Queue, QueueTotals, Seconds};
 use crate::outputs::cause::unknown;
 use crate::outputs::queue::due;

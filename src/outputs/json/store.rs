@@ -6,7 +6,7 @@ use lockwatch_judge::problems::of_store;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, StoreView};
 
-use super::{counts, histogram, problems, server};
+use super::values::{counts, histogram, problems, server};
 use crate::api::{Node, Seconds, Sentinel, Store, WakeUps};
 use crate::outputs::cause::unknown;
 use crate::published::Published;

@@ -6,7 +6,8 @@ use lockwatch_judge::snapshot::{self, ProgressView, SplitView, SwitchView, TaskV
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::verdict::{Facts, Verdict};
 
-use super::{agent, counts, histogram, lock, problems, queue, server, turn};
+use super::values::{agent, counts, histogram, problems, server};
+use super::{lock, queue, turn};
 use crate::api::{
     Durations, Judged, Label, Party, Past, Progress, Seconds, Split, Switch, Task, Thresholds,
     Totals,

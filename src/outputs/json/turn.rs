@@ -2,7 +2,7 @@
 
 use lockwatch_judge::snapshot::{self, TaskView, TurnView};
 
-use super::server;
+use super::values::server;
 use crate::api::{Seconds, Taken, Turn};
 use crate::outputs::cause::unknown;
 use crate::outputs::turn::{due, max_late_ms};

@@ -16,6 +16,16 @@ pub fn text(value: &impl Serialize) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
+/// A body whose long `list` is empty, split where the list's elements belong.
+pub(super) fn around(body: &impl Serialize, list: &str) -> (String, String) {
+    let body = text(body);
+    // No text can contain this: its quotes are escaped.
+    let opening = format!("\"{list}\":[");
+    let at = body.find(&opening).map_or(body.len(), |at| at + opening.len());
+    let (head, tail) = body.split_at(at);
+    (head.to_owned(), tail.to_owned())
+}
+
 /// Compact, with `\\uNNNN` for every character that is not [`is_plain`]: control, format and bidi
 /// characters, unusual spaces.
 struct Harmless;

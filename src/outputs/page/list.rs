@@ -8,12 +8,11 @@ use std::sync::Arc;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::verdict::Verdict;
 
-use super::Around;
 use super::html::{Exact, Text};
 use super::pulse::Pulse;
 use super::query::{Group, ListQuery};
 use super::row::{COLUMNS, Row, rank};
-use super::shell::Shell;
+use super::shell::{Around, Shell};
 use super::stores;
 use crate::paths::LANDING;
 use crate::published::Published;

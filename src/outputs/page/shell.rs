@@ -2,11 +2,21 @@
 
 use std::fmt::Write as _;
 
-use super::Around;
 use super::html::{Exact, Text};
 use crate::paths;
 use crate::published::Published;
 use crate::text::instants::rfc3339;
+
+/// The agent around a page.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    /// Identifies the process that answers.
+    pub(crate) boot: &'a str,
+    /// Why the page must not be taken as current, if so.
+    pub(crate) stopped: Option<&'a str>,
+    /// The user that may flip the own switch of the task that is shown.
+    pub(crate) switcher: Option<&'a str>,
+}
 
 /// A page around its contents.
 pub(super) struct Shell<'a> {

@@ -68,11 +68,11 @@ fn counted(check: &Value) -> Option<Value> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for sample in check["exp_samples"].as_sequence().unwrap() {
         let labels = sample["labels"].as_str().unwrap();
-        let told = ["alertname", "alertstate"].into_iter().filter_map(|name| {
+        let reported = ["alertname", "alertstate"].into_iter().filter_map(|name| {
             let (_, rest) = labels.split_once(&format!("{name}=\""))?;
             Some(format!("{name}=\"{}\"", rest.split('"').next()?))
         });
-        *counts.entry(told.collect::<Vec<_>>().join(", ")).or_default() += 1;
+        *counts.entry(reported.collect::<Vec<_>>().join(", ")).or_default() += 1;
     }
     let samples = counts.into_iter().map(|(labels, count)| {
         mapping([("labels", format!("{{{labels}}}").into()), ("value", count.into())])

@@ -77,12 +77,13 @@ fn every_answer_of_the_real_program_fits() {
     let document = document();
     let mut schemas = Schemas::new(&document);
     for (path, asked) in ASKED {
-        let told = stage.json(asked, 200);
-        schemas.check(answer(&document, path, 200), &told, path);
+        let reported = stage.json(asked, 200);
+        schemas.check(answer(&document, path, 200), &reported, path);
     }
     for task in stage.agent.view().json["tasks"].as_array().unwrap() {
-        let told = stage.json(&format!("/api/v1/tasks/{}", task["name"].as_str().unwrap()), 200);
-        schemas.check(answer(&document, "/api/v1/tasks/{name}", 200), &told, "one task");
+        let reported =
+            stage.json(&format!("/api/v1/tasks/{}", task["name"].as_str().unwrap()), 200);
+        schemas.check(answer(&document, "/api/v1/tasks/{name}", 200), &reported, "one task");
         let explained =
             stage.json(&format!("/api/v1/tasks/{}/explain", task["name"].as_str().unwrap()), 200);
         schemas.check(answer(&document, "/api/v1/tasks/{name}/explain", 200), &explained, "why");
@@ -114,7 +115,7 @@ fn every_answer_of_the_real_program_fits() {
     schemas.check(answer(&document, "/api/v1/tasks/{name}", 404), &missing, "404");
 
     assert_eq!(schemas.present, schemas.properties(), "what is documented is there");
-    let only_null: Vec<&String> = schemas.present.difference(&schemas.told).collect();
+    let only_null: Vec<&String> = schemas.present.difference(&schemas.reported).collect();
     assert_eq!(only_null, NEVER_HERE);
 }
 

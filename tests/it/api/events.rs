@@ -68,7 +68,7 @@ fn ids_of(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_event_is_told_in_the_words_of_the_log() {
+async fn an_event_is_described_in_the_words_of_the_log() {
     let server = start(two_tasks()).await;
     assert_eq!(
         server.list("").await,
@@ -164,7 +164,7 @@ async fn what_is_not_understood_is_refused() {
 }
 
 #[tokio::test]
-async fn a_reader_of_lists_misses_nothing_and_is_told_what_is_gone() {
+async fn a_reader_of_lists_misses_nothing_and_learns_what_is_gone() {
     let server = start(two_tasks()).await;
     for _ in 0..25 {
         server.happens("outbound", EventKind::GapBegan);
@@ -222,9 +222,9 @@ async fn events_are_no_longer_streamed_and_the_answer_names_the_stream_that_is()
 
 #[test]
 fn every_kind_has_its_name_in_the_list() {
-    let told: BTreeSet<&str> =
+    let reported: BTreeSet<&str> =
         crate::outputs::every_kind().into_iter().map(|(.., name)| name).collect();
     let listed: BTreeSet<&str> = EventKind::NAMES.into_iter().collect();
-    assert_eq!(told, listed);
+    assert_eq!(reported, listed);
     assert_eq!(listed.len(), EventKind::NAMES.len(), "one is there twice");
 }

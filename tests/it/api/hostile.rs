@@ -140,13 +140,13 @@ async fn hostile_texts_stay_texts() {
     let answer = server.get("/api/v1/tasks").await;
     assert_harmless(answer.text(), false);
     let list: Value = answer.json();
-    let told: BTreeSet<String> = list["tasks"]
+    let reported: BTreeSet<String> = list["tasks"]
         .as_array()
         .unwrap()
         .iter()
         .map(|task| task["name"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(told, names, "escaped on the way, and whole again");
+    assert_eq!(reported, names, "escaped on the way, and whole again");
     let keys: BTreeSet<&str> = list["tasks"]
         .as_array()
         .unwrap()

@@ -13,12 +13,12 @@ pub(super) struct Schemas<'a> {
     /// `Schema.property` of every property that occurred.
     pub(super) present: BTreeSet<String>,
     /// Those that occurred with a value other than `null`.
-    pub(super) told: BTreeSet<String>,
+    pub(super) reported: BTreeSet<String>,
 }
 
 impl<'a> Schemas<'a> {
     pub(super) fn new(document: &'a Value) -> Schemas<'a> {
-        Schemas { document, present: BTreeSet::new(), told: BTreeSet::new() }
+        Schemas { document, present: BTreeSet::new(), reported: BTreeSet::new() }
     }
 
     /// Panics unless `value` matches the schema.
@@ -131,7 +131,7 @@ impl<'a> Schemas<'a> {
             self.fits(schema, part, name, &format!("{at}/{field}"))?;
             self.present.insert(format!("{name}.{field}"));
             if !part.is_null() {
-                self.told.insert(format!("{name}.{field}"));
+                self.reported.insert(format!("{name}.{field}"));
             }
         }
         Ok(true)
@@ -183,7 +183,7 @@ fn what_does_not_fit_is_found() {
     let good =
         fits("Thing", json!({"word": null, "at": at, "list": [0, 7], "id": "12"})).ok().unwrap();
     assert_eq!(good.present.len(), 4);
-    assert_eq!(good.present.difference(&good.told).collect::<Vec<_>>(), ["Thing.word"]);
+    assert_eq!(good.present.difference(&good.reported).collect::<Vec<_>>(), ["Thing.word"]);
     assert_eq!(good.properties(), good.present);
     for bad in [
         json!({"word": "c", "at": at}),

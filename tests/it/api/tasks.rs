@@ -122,9 +122,9 @@ async fn what_is_not_understood_is_refused_with_what_would_be() {
     ];
     for (query, allowed) in cases {
         let answer = server.get(&format!("/api/v1/tasks{query}")).await;
-        let told = answer.json();
-        assert_eq!((answer.status, &told["allowed"]), (400, &json!(allowed)), "{query}");
-        let sentence = told["error"].as_str().unwrap();
+        let reported = answer.json();
+        assert_eq!((answer.status, &reported["allowed"]), (400, &json!(allowed)), "{query}");
+        let sentence = reported["error"].as_str().unwrap();
         assert!(allowed.iter().all(|name| sentence.contains(name)), "{query}: {sentence}");
         assert_eq!(answer.header("etag"), None);
     }
@@ -155,7 +155,7 @@ const TAGGED: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn a_client_that_has_the_answer_is_told_so() {
+async fn a_client_that_has_the_answer_gets_only_that() {
     let server = start(some()).await;
     for path in TAGGED {
         let first = server.get(path).await;
@@ -211,7 +211,7 @@ async fn a_new_snapshot_and_another_process_have_other_tags() {
     assert_eq!(one.ask("GET", "/api/v1/tasks/none", "If-None-Match: *\r\n").await.status, 404);
 }
 
-async fn told(view: TaskView) -> Value {
+async fn reported(view: TaskView) -> Value {
     let server = start(published(vec![view], vec![])).await;
     server.get("/api/v1/tasks/outbound").await.json()["task"].take()
 }
@@ -250,7 +250,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     take_overs.last_handover = Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 });
     take_overs.last_outage = Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 });
     view.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
-    let split = told(view).await;
+    let split = reported(view).await;
     let judged = json!({
         "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "down_goes_on": false, "stale": true,
         "over_wind_down": false, "blind": false, "previous": "running",
@@ -275,7 +275,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     assert_eq!(split["last_outage"], json!({"at": "2027-01-15T07:50:00.000Z", "seconds": 33.0}));
     assert_eq!(split["lock_only"], false);
 
-    let fresh = told(new_task("outbound")).await;
+    let fresh = reported(new_task("outbound")).await;
     for field in ["judged", "last_handover", "last_outage"] {
         assert_eq!(fresh[field], Value::Null, "{field}");
     }
@@ -283,7 +283,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
 
     let mut claims_only = new_task("outbound");
     Arc::make_mut(&mut claims_only.spec).claims = full_task("outbound").spec.claims.clone();
-    assert_eq!(told(claims_only).await["lock_only"], false);
+    assert_eq!(reported(claims_only).await["lock_only"], false);
     let server = start(published(vec![full_task("outbound")], vec![])).await;
     let list = server.get("/api/v1/tasks").await.json();
     assert_eq!(list["tasks"][0].get("renewals"), None, "too much for a list");

@@ -1,10 +1,10 @@
-//! Finds circles among modules that stand beside each other.
+//! Finds circles among modules: of those with one parent, and of single files.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::imports::Import;
 
-/// For each module the ones beside it that it names, each with the imports.
+/// For each module the others that it names, each with the imports.
 type Parts<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Import>>>;
 
 /// All circles, each as the lines that close it: of the rooms, and inside each module that has
@@ -50,14 +50,14 @@ pub(super) fn split<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str,
 }
 
 fn circles_of(level: &str, parts: &Parts<'_>) -> Vec<String> {
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut reported: BTreeSet<&str> = BTreeSet::new();
     let mut circles = Vec::new();
     for start in parts.keys() {
-        if told.contains(start) {
+        if reported.contains(start) {
             continue;
         }
         let Some(circle) = shortest(start, parts) else { continue };
-        told.extend(&circle);
+        reported.extend(&circle);
         let place = if level.is_empty() { "the rooms" } else { level };
         let mut lines = vec![format!("a circle among {place}: {} -> {start}", circle.join(" -> "))];
         for (position, from) in circle.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The imports of a crate, read from its sources: which module names which other one. Sources are
+//! The imports of a crate, read from its sources: which module names which other one. A module also
+//! uses another one when a method calls one of the same type that stands there. Sources are
 //! formatted by rustfmt, which this relies on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,16 @@ struct Names {
     known_as: BTreeMap<String, String>,
     /// Elsewhere: the path, and its line.
     inline: Vec<(String, String)>,
+    methods: Vec<Methods>,
+}
+
+/// A block of methods of a type.
+#[derive(Default)]
+struct Methods {
+    of: String,
+    defined: Vec<String>,
+    /// The methods of `self` that they call, each with its line.
+    called: Vec<(String, String)>,
 }
 
 /// All imports between modules of `sources`, except those of tests.
@@ -46,7 +57,40 @@ pub(super) fn imports(sources: &Sources) -> Vec<Import> {
             }
         }
     }
+    for import in calls(&names) {
+        if !imports.contains(&import) {
+            imports.push(import);
+        }
+    }
     imports
+}
+
+/// The calls between methods of one type that stand in several modules.
+fn calls(names: &BTreeMap<&str, Names>) -> Vec<Import> {
+    let blocks = names.iter().flat_map(|(module, own)| {
+        own.methods.iter().map(move |block| {
+            let path = own.known_as.get(&block.of);
+            let home = path.and_then(|path| module_of(module, path, names, FOLLOWED_MAX));
+            ((home.unwrap_or_else(|| (*module).to_owned()), &block.of), *module, block)
+        })
+    });
+    let blocks: Vec<_> = blocks.collect();
+    let mut defined = BTreeMap::new();
+    for (of, module, block) in &blocks {
+        defined.extend(block.defined.iter().map(|method| ((of, method), *module)));
+    }
+    let mut calls = Vec::new();
+    for (of, from, block) in &blocks {
+        for (method, line) in &block.called {
+            let to = defined.get(&(of, method)).filter(|to| *to != from);
+            calls.extend(to.map(|to| Import {
+                from: (*from).to_owned(),
+                to: (*to).to_owned(),
+                line: line.clone(),
+            }));
+        }
+    }
+    calls
 }
 
 /// How many names that are passed on are followed to the module that has them.
@@ -99,7 +143,7 @@ fn module_of(
 
 impl Names {
     fn of(code: &str) -> Names {
-        let mut names = Names::default();
+        let mut names = Names { methods: methods(code), ..Names::default() };
         let mut lines = code.lines();
         while let Some(line) = lines.next() {
             let is_use = |line: &str| {
@@ -123,6 +167,41 @@ impl Names {
         }
         names
     }
+}
+
+/// The blocks of methods in a module's code. Those of a trait are called by its name.
+fn methods(code: &str) -> Vec<Methods> {
+    let identifier = |text: &str| {
+        let end = text.find(|it: char| !it.is_alphanumeric() && it != '_').unwrap_or(text.len());
+        text[..end].to_owned()
+    };
+    let (mut blocks, mut inside) = (Vec::<Methods>::new(), false);
+    let mut before = "";
+    for line in code.lines() {
+        let of = line.strip_prefix("impl").filter(|_| !line.contains(" for "));
+        if let Some(of) = of {
+            let of =
+                if of.starts_with('<') { of.split_once("> ").map_or("", |it| it.1) } else { of };
+            blocks.push(Methods { of: identifier(of.trim_start()), ..Methods::default() });
+        }
+        inside = of.is_some() || inside && line != "}";
+        if let Some(block) = blocks.last_mut().filter(|_| inside) {
+            let head = line.strip_prefix("    ").filter(|line| !line.starts_with(' '));
+            let function = head.and_then(|line| line.split_once("fn "));
+            block.defined.extend(function.map(|(_, name)| identifier(name)));
+            let line = line.trim();
+            let chained = line.strip_prefix('.').filter(|_| before.ends_with("self"));
+            let calls = line.split("self.").skip(1).chain(line.split("Self::").skip(1));
+            for call in calls.chain(chained) {
+                let name = identifier(call);
+                if call[name.len()..].starts_with('(') {
+                    block.called.push((name, line.to_owned()));
+                }
+            }
+        }
+        before = line.trim();
+    }
+    blocks
 }
 
 /// The paths of a tree of imports, each with the name that it gets.
@@ -161,7 +240,10 @@ fn paths(line: &str) -> impl Iterator<Item = String> {
 /// of their own that are. An item ends where its indentation says so.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let (mut code, mut tests) = (String::new(), Vec::new());
-    let mut lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut lines = text.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.starts_with("//") && !line.starts_with("#[cfg_attr(test, ")
+    });
     while let Some(line) = lines.next() {
         if line.trim() != "#[cfg(test)]" {
             code.push_str(line);

@@ -18,10 +18,10 @@ impl Outputs {
         let url = format!("http://127.0.0.1:{}", agent.port);
         let explain = |name: &'static str| {
             let url = url.clone();
-            thread::spawn(move || (name, told(&["explain", "--agent.url", &url, name]).1))
+            thread::spawn(move || (name, reported(&["explain", "--agent.url", &url, name]).1))
         };
         let running: Vec<_> = names.map(explain).collect();
-        let status = told(&["status", "--agent.url", &url]).1;
+        let status = reported(&["status", "--agent.url", &url]).1;
         let whole = BTreeMap::from([
             ("the page", plain(&agent.text("/"))),
             ("the API", plain(&agent.text("/api/v1/tasks"))),
@@ -78,10 +78,10 @@ fn about(output: &str, text: &str, name: &str) -> String {
 /// `check-config --connect` with the agent's configuration.
 pub(super) fn check(agent: &Agent) -> (Option<i32>, String) {
     let file = agent.path("lockwatch.yml");
-    told(&["check-config", "--connect", "--config.file", file.to_str().unwrap()])
+    reported(&["check-config", "--connect", "--config.file", file.to_str().unwrap()])
 }
 
-fn told(arguments: &[&str]) -> (Option<i32>, String) {
+fn reported(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = program();
     command.args(arguments).envs([
         ("RIGHT", super::servers::PASSWORD),

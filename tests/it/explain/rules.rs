@@ -337,9 +337,9 @@ fn every_rule_names_its_evidence() {
     for rule in rule_names().into_iter().filter(|rule| !is_of_queues(rule)) {
         let (view, pieces) = any_case(rule);
         let explained = explain(view, Watched::Agent);
-        let told = explained.deciding.join("\n");
+        let reported = explained.deciding.join("\n");
         for piece in pieces {
-            assert!(told.contains(piece), "{rule:?}: {piece:?} is not in:\n{told}");
+            assert!(reported.contains(piece), "{rule:?}: {piece:?} is not in:\n{reported}");
         }
         assert_eq!(explained.rules.last().unwrap().rule, rule);
         assert!(explained.rules.last().unwrap().gave.is_some());
@@ -409,9 +409,9 @@ fn all_facts() -> Vec<(Facts, TaskView)> {
 fn one_look_claims_no_duration() {
     for rule in ["held_wanted", "gap_within_grace", "winding_down", "free_unwanted"] {
         let explained = explain(case(rule).0, Watched::Once);
-        let told = explained.deciding.join("\n");
+        let reported = explained.deciding.join("\n");
         for claim in ["at least", "since 20", "29.0 s", "Gap "] {
-            assert!(!told.contains(claim), "{rule:?}: {told}");
+            assert!(!reported.contains(claim), "{rule:?}: {reported}");
         }
         assert_eq!((explained.verdict_since, explained.verdict_age_seconds), (None, None));
         assert!(
@@ -424,7 +424,7 @@ fn one_look_claims_no_duration() {
 }
 
 #[tokio::test]
-async fn whoever_comes_when_too_many_wait_is_told_so_at_once() {
+async fn who_comes_when_too_many_wait_is_refused_at_once() {
     let trace = Trace::gather(None, None).await;
     let published = published(vec![stopped_task("outbound")], vec![good_redis("main")]);
     let view = published.snapshot.tasks.first().unwrap();

@@ -151,7 +151,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
         .iter()
         .filter(|double| double.lasted() > VISIBLE)
         .max_by_key(|double| double.lasted());
-    let told = |double: &Double| {
+    let shown = |double: &Double| {
         let (at, _) =
             pages.iter().find(|(at, page)| *at >= double.from && page.verdict(TASK) == "split")?;
         Some(*at - double.from)
@@ -168,7 +168,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
             .map(|pair| pair[1].0 - pair[0].0)
             .sum(),
         double: double.map(Double::lasted),
-        delay: double.and_then(told),
+        delay: double.and_then(shown),
         splits: all_splits(&agent.page()) - before,
         verdicts,
     }
@@ -192,7 +192,7 @@ fn tell(kind: Kind, runs: &[Run]) {
     );
     for run in runs {
         eprintln!(
-            "  switched {:?} followed {:?} blind {:?} double {:?} told after {:?} splits {} \
+            "  switched {:?} followed {:?} blind {:?} double {:?} reported after {:?} splits {} \
              verdicts {}",
             run.switch,
             run.followed,

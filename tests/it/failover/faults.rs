@@ -106,10 +106,10 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     agent.until(PATIENCE, "all agree", |page| agreeing(page) == Some(3.0));
     let pages = watch.stop();
     assert_calm(&agent, &pages, "running");
-    let lost = told(&agent, "masters_changed", &["level=error", "reason=quorum"]);
+    let lost = reported(&agent, "masters_changed", &["level=error", "reason=quorum"]);
     agent.check(
         pages.last().unwrap(),
-        "told twice, with a remedy",
+        "reported twice, with a remedy",
         lost.len() == 2 && lost[0].contains("remedy="),
     );
 
@@ -312,7 +312,7 @@ fn a_reload_keeps_what_is_known() {
     let pages = watch.stop();
     assert_calm(&agent, &pages, "running");
     let last = pages.last().unwrap();
-    let verdicts = told(&agent, "verdict", &[&format!(" task={TASK} ")]);
+    let verdicts = reported(&agent, "verdict", &[&format!(" task={TASK} ")]);
     let known = last.of(TASK, "lock_acquisitions_total") == Some(0.0) && verdicts.len() == 1;
     agent.check(last, "the hold is still the one of the beginning", known);
     drop(worker);

@@ -46,7 +46,7 @@ fn the_server_that_says_master_decides() {
     assert!(promoted.elapsed() < Duration::from_secs(3), "the copy lasts");
     agent.throughout(Duration::from_secs(1), "held", |view| view.verdict(TASK) == "running");
     let rival =
-        told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
+        reported(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
     let page = agent.page();
     agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
 
@@ -55,10 +55,10 @@ fn the_server_that_says_master_decides() {
     let visible = Instant::now();
     agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
     let delay = standstills.ran_since(visible);
-    assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
+    assert!(delay <= REPORTED_WITHIN, "reported after {delay:?}");
     let at =
         |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
-    let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
+    let began = reported(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
     agent.check(&agent.page(), "both are named", began.len() == 1);
 
     // Free on the deciding server, but the other one may be right.
@@ -73,7 +73,7 @@ fn the_server_that_says_master_decides() {
     agent.check(
         &agent.page(),
         "the split is over",
-        told(&agent, "split_ended", &["reason=masters"]).len() == 1,
+        reported(&agent, "split_ended", &["reason=masters"]).len() == 1,
     );
 
     // One of the masters is demoted.
@@ -86,7 +86,7 @@ fn the_server_that_says_master_decides() {
     });
     let delay = standstills.ran_since(followed);
     assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
-    assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
+    assert_eq!(reported(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
     replicated.wait_in_sync(1);
 
     // A lossless handover, and back.
@@ -188,7 +188,7 @@ fn one_server_by_two_names_is_one() {
     agent.check(
         &page,
         "no rival",
-        told(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0,
+        reported(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0,
     );
 
     // The server is down for a moment and comes back empty.
@@ -206,14 +206,14 @@ fn one_server_by_two_names_is_one() {
     });
     // The name that answers first decides. Under its own name the server has restarted, otherwise
     // another server took over.
-    let settled = told(&agent, "generation_settled", &["0 kept, 1 lost", "level=warn"]);
+    let settled = reported(&agent, "generation_settled", &["0 kept, 1 lost", "level=warn"]);
     agent.check(
         &page,
         "one summary",
-        settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1,
+        settled.len() == 1 && reported(&agent, "generation_settled", &[]).len() == 1,
     );
     agent.check(&page, "no split", all_splits(&page) == 0.0);
-    let down = told(&agent, "redis_down", &[&names[0]]);
+    let down = reported(&agent, "redis_down", &[&names[0]]);
     agent.check(&page, &format!("down once: {down:?}"), down.len() == 1);
 }
 
@@ -239,8 +239,8 @@ fn servers_that_never_replicated_are_refused() {
     });
     let page = agent.page();
     agent.check(&page, "no rival and no split", all_splits(&page) == 0.0);
-    assert_eq!(told(&agent, "unrelated_servers", &["level=error"]).len(), 1, "{}", agent.log());
-    assert_eq!(told(&agent, "rival_master", &[]).len(), 0, "{}", agent.log());
+    assert_eq!(reported(&agent, "unrelated_servers", &["level=error"]).len(), 1, "{}", agent.log());
+    assert_eq!(reported(&agent, "rival_master", &[]).len(), 0, "{}", agent.log());
     assert!(!agent.log().contains("REPLICAOF"), "that would delete what the others hold");
 
     // Once they are a master and its replicas, they are read.

@@ -67,8 +67,8 @@ fn failovers_that_lose_nothing_are_calm() {
         let killed = sentinels.wait_switched(frozen);
         worker.follow(port(sentinels, killed));
         until_read_at(&agent, sentinels, killed);
-        let all_told = |page: &Exposition| fared(page, "kept") >= 3.0;
-        agent.until(PATIENCE, "three failovers are told", all_told);
+        let all_reported = |page: &Exposition| fared(page, "kept") >= 3.0;
+        agent.until(PATIENCE, "three failovers are reported", all_reported);
         let pages = watch.stop();
         assert_calm(&agent, &pages, "running");
         if sentinels.failovers() > 3 {
@@ -77,7 +77,7 @@ fn failovers_that_lose_nothing_are_calm() {
             );
         }
         let last = pages.last().unwrap();
-        let settled = told(
+        let settled = reported(
             &agent,
             "generation_settled",
             &["1 kept, 0 lost, 0 changed, 0 overlapped", "reason=failover"],
@@ -85,7 +85,7 @@ fn failovers_that_lose_nothing_are_calm() {
         agent.check(
             last,
             "one summary of each",
-            settled.len() == 3 && told(&agent, "generation_settled", &[]).len() == 3,
+            settled.len() == 3 && reported(&agent, "generation_settled", &[]).len() == 3,
         );
         for (line, (from, to)) in
             settled.iter().zip([(0, orderly), (orderly, frozen), (frozen, killed)])
@@ -97,18 +97,18 @@ fn failovers_that_lose_nothing_are_calm() {
             agent.check(
                 last,
                 &format!("the change to {}", announced(sentinels, to)),
-                !told(&agent, "masters_changed", &[&announced(sentinels, to)]).is_empty(),
+                !reported(&agent, "masters_changed", &[&announced(sentinels, to)]).is_empty(),
             );
         }
         let counted = last.get("lockwatch_store_generation_changes_total", &[]) == Some(3.0);
         agent.check(last, "three changes", counted);
         // What the old master wrote after the promotion, if only a ping to its replicas, is indeed
         // lost.
-        let lossy = told(&agent, "generation_settled", &["never had the last"]).len();
+        let lossy = reported(&agent, "generation_settled", &["never had the last"]).len();
         agent.check(
             last,
             "Redis lost nothing",
-            told(&agent, "generation_changed", &[]).len() == lossy,
+            reported(&agent, "generation_changed", &[]).len() == lossy,
         );
         let errors = agent.log_lines(&["level=error"]);
         let expected =
@@ -145,7 +145,7 @@ fn redisson_keeps_its_lock_through_a_failover() {
         });
         let pages = watch.stop();
         assert_calm(&agent, &pages, "running");
-        assert_eq!(told(&agent, "generation_settled", &["1 kept"]).len(), 1, "{}", agent.log());
+        assert_eq!(reported(&agent, "generation_settled", &["1 kept"]).len(), 1, "{}", agent.log());
     });
 }
 
@@ -178,14 +178,14 @@ fn locks_that_a_failover_lost_are_split() {
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
         check_split(&agent, sentinels, &standstills, &doubles, &pages, [(A, 0), (B, new)]);
-        let ended = told(&agent, "split_ended", &["reason=masters"]);
+        let ended = reported(&agent, "split_ended", &["reason=masters"]);
         let last = agent.page();
         agent.check(
             &last,
             "the split ended, its counter stays",
             ended.len() == 1 && splits(&last, "masters") == 1.0,
         );
-        let changed = told(&agent, "generation_changed", &["reason=failover"]);
+        let changed = reported(&agent, "generation_changed", &["reason=failover"]);
         agent.check(&last, "Redis has lost data", changed.len() == 1);
         b.release();
         sentinels.wait_settled();
@@ -212,7 +212,7 @@ fn locks_that_a_failover_lost_are_split() {
         });
         let (old_at, new_at) = (announced(sentinels, new), announced(sentinels, third));
         let at_old = format!("{} at {old_at}", name(A));
-        let began = told(
+        let began = reported(
             &agent,
             "split_began",
             &["reason=overlap", &at_old, name(B), &format!("node={new_at}")],
@@ -254,17 +254,18 @@ fn check_split(
         .expect("two masters showed two holders");
     let seen = pages.iter().find(|(_, page)| page.verdict(TASK) == "split").expect("a split").0;
     let delay = standstills.ran(visible.from, seen);
-    eprintln!("two holders for {:?}, told after {delay:?}", visible.lasted());
-    agent.check(last, &format!("told after {delay:?}"), delay <= TOLD_WITHIN);
-    let told_for = last.of(TASK, "task_split_time_seconds_total").unwrap();
+    eprintln!("two holders for {:?}, reported after {delay:?}", visible.lasted());
+    agent.check(last, &format!("reported after {delay:?}"), delay <= REPORTED_WITHIN);
+    let counted_for = last.of(TASK, "task_split_time_seconds_total").unwrap();
     let left = visible.lasted().saturating_sub(delay + INTERVAL).as_secs_f64();
-    agent.check(last, &format!("{told_for} s of {:?}", visible.lasted()), told_for >= left);
+    agent.check(last, &format!("{counted_for} s of {:?}", visible.lasted()), counted_for >= left);
     let at = |(holder, server): (&str, usize)| {
         let instance = holder.split(':').next().unwrap();
         format!("{instance} at {}", announced(sentinels, server))
     };
     let [at_old, at_new] = parties.map(at);
-    let began = told(agent, "split_began", &["level=error", "reason=masters", &at_old, &at_new]);
+    let began =
+        reported(agent, "split_began", &["level=error", "reason=masters", &at_old, &at_new]);
     agent.check(last, &format!("{at_old} and {at_new} are named once"), began.len() == 1);
     // If offsets prove the loss, that is separate evidence.
     let counted = splits(last, "masters") == 1.0 && splits(last, "overlap") <= 1.0;
@@ -294,7 +295,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         let masters = agent.page().get("lockwatch_store_masters", &[]);
         assert_eq!(masters, Some(2.0), "two masters");
         assert_eq!(
-            told(&agent, "rival_master", &[&announced(sentinels, 0)]).len(),
+            reported(&agent, "rival_master", &[&announced(sentinels, 0)]).len(),
             1,
             "{}",
             agent.log()
@@ -395,13 +396,13 @@ fn phantom_holds_after_a_failover_change_nothing() {
         agent.check(
             last,
             "no split",
-            all_splits(last) == 0.0 && told(&agent, "split_began", &[]).is_empty(),
+            all_splits(last) == 0.0 && reported(&agent, "split_began", &[]).is_empty(),
         );
         let open = pages.iter().all(|page| down(page) >= before) && down(last) > before;
         agent.check(
             last,
             "the gap goes on",
-            open && told(&agent, "gap_ended", &["task=outbound"]).is_empty(),
+            open && reported(&agent, "gap_ended", &["task=outbound"]).is_empty(),
         );
         agent.check(
             last,
@@ -464,7 +465,7 @@ fn a_master_that_cannot_be_replaced() {
         });
         assert_eq!(switches.len(), 200);
         agent.check(&page, "wanted still", verdicts(&page, "pending") == 200);
-        let settled = told(
+        let settled = reported(
             &agent,
             "generation_settled",
             &["0 kept, 200 lost", "level=warn", "reason=restarted"],
@@ -472,7 +473,7 @@ fn a_master_that_cannot_be_replaced() {
         agent.check(
             &page,
             "one summary",
-            settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1,
+            settled.len() == 1 && reported(&agent, "generation_settled", &[]).len() == 1,
         );
         agent.check(&page, "no split", all_splits(&page) == 0.0);
 
@@ -483,7 +484,7 @@ fn a_master_that_cannot_be_replaced() {
         agent.until(PATIENCE, "all run again", |page| verdicts(page, "running") == 200);
         let lines_before = agent.log().lines().count();
         let (down_before, held_before) =
-            (told(&agent, "redis_down", &["level=error"]).len(), lost(&agent.page()));
+            (reported(&agent, "redis_down", &["level=error"]).len(), lost(&agent.page()));
         let watch = agent.watch();
         sentinels.server(0).pause();
         let frozen = Instant::now();
@@ -513,7 +514,7 @@ fn a_master_that_cannot_be_replaced() {
         let as_long = frozen_s - 3.0..frozen_s + 1.5;
         agent.check(last, "blind for as long as it is", as_long.contains(&blind_for(last)));
         agent.check(last, "nothing lost by it", lost(last) == held_before);
-        let down = told(&agent, "redis_down", &["level=error"]);
+        let down = reported(&agent, "redis_down", &["level=error"]);
         agent.check(last, &format!("down once: {down:?}"), down.len() == down_before + 1);
         let lines = agent.log().lines().count() - lines_before;
         agent.check(last, &format!("{lines} lines"), lines < 60);

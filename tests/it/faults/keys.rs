@@ -59,8 +59,8 @@ fn each_bad_key_blinds_exactly_its_own_task() {
     });
     for (task, reason, remedy) in UNREADABLE {
         assert_eq!(view.reason(task), Some(reason), "{task}");
-        let told = view.task(task)["lock"]["unknown"]["remedy"].as_str().unwrap();
-        assert!(told.contains(remedy), "{task}: {told}");
+        let shown = view.task(task)["lock"]["unknown"]["remedy"].as_str().unwrap();
+        assert!(shown.contains(remedy), "{task}: {shown}");
         assert!(view.errors("main", reason) > 0.0, "{reason} is counted");
         let logged = agent.log().lines().any(|line| {
             line.contains("event=task_unreadable")

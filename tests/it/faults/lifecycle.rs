@@ -166,9 +166,9 @@ fn a_thread_that_the_system_refuses_ends_nothing() {
 }
 
 #[test]
-fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
+fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_reported_once() {
     let test =
-        "faults::lifecycle::a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once";
+        "faults::lifecycle::a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_reported_once";
     if !skip::has(test, &["prlimit"]) {
         return;
     }
@@ -186,11 +186,11 @@ fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
         files.any(|file| file.unwrap().metadata().is_ok_and(|file| file.len() > LENGTH))
     });
     limit(&agent, "fsize", &LENGTH.to_string());
-    let told = |what: &str| agent.log_lines(&[what]).len();
-    agent.until_view(PATIENCE, "it is told", |_| told("cannot record") == 1);
+    let reported = |what: &str| agent.log_lines(&[what]).len();
+    agent.until_view(PATIENCE, "it is reported", |_| reported("cannot record") == 1);
     // It retries meanwhile.
     agent.throughout(Duration::from_secs(12), "once", |_| {
-        (told("cannot record"), told("recording goes on")) == (1, 0) && files() <= 2
+        (reported("cannot record"), reported("recording goes on")) == (1, 0) && files() <= 2
     });
     limit(&agent, "fsize", "unlimited");
     agent.until_view(PATIENCE, "it records again", |_| files() == 2);

@@ -89,12 +89,12 @@ fn a_log_that_is_not_read_stops_nothing() {
     release(&mut connection, "a");
     agent.until_view(PATIENCE, "given back", |view| view.held("a") == Some(0.0));
     // Once the log is read, it reports how many lines are missing.
-    let mut told = Vec::new();
-    while !String::from_utf8_lossy(&told).contains("log lines were lost") {
+    let mut reported = Vec::new();
+    while !String::from_utf8_lossy(&reported).contains("log lines were lost") {
         let mut chunk = [0; 1 << 16];
         let count = log.read(&mut chunk).unwrap();
         assert!(count > 0, "it ended");
-        told.extend_from_slice(&chunk[..count]);
+        reported.extend_from_slice(&chunk[..count]);
     }
     // Dropping the agent must not wait for the pipe either.
 }

@@ -41,12 +41,15 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
     );
     assert_eq!(switches, expected);
     let log = agent.log();
-    let told = |user: &str, word: &str| {
+    let reported = |user: &str, word: &str| {
         log.lines().any(|line| {
             line.contains("event=switch_undecodable") && line.contains(user) && line.contains(word)
         })
     };
-    assert!(told("who=ben", "neither on nor off") && told("who=carla", "codec jdk"), "{log}");
+    assert!(
+        reported("who=ben", "neither on nor off") && reported("who=carla", "codec jdk"),
+        "{log}"
+    );
     agent.until_view(PATIENCE, "the others count", |view| view.verdict("a") == "down");
 
     // If no other user wants it, the result is unknown: neither wanted nor unwanted.

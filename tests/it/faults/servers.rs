@@ -65,8 +65,8 @@ impl Ward {
             self.fine(view) && concerned(view, "sick") && absent("sick") && absent("idle")
         });
         let view = self.agent.view();
-        let told = view.task("sick")["lock"]["unknown"]["remedy"].as_str().unwrap();
-        assert!(told.contains(remedy), "{told}");
+        let shown = view.task("sick")["lock"]["unknown"]["remedy"].as_str().unwrap();
+        assert!(shown.contains(remedy), "{shown}");
         assert!(
             reasons.iter().any(|reason| view.errors("bad", reason) > 0.0),
             "{reasons:?} are counted"

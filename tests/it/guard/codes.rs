@@ -81,7 +81,7 @@ fn what_is_typed_wrong_has_a_code_of_its_own() {
 }
 
 #[test]
-fn the_script_is_told_who_it_is_and_can_check_its_token() {
+fn the_script_learns_who_it_is_and_can_check_its_token() {
     let Some(server) = RedisServer::start("guard::codes: fence") else { return };
     let (scene, redis) = (Scene::new(), format!("redis://{}", server.address()));
     let (program, lock) = (env!("CARGO_BIN_EXE_lockwatch"), ["--redis", &*redis, "--lock", LOCK]);

@@ -44,7 +44,7 @@ fn status(agent: &Agent) -> String {
 }
 
 #[test]
-fn a_script_that_fails_at_each_start_is_told_by_its_exit_code_and_host() {
+fn a_script_that_fails_at_each_start_is_reported_by_its_exit_code_and_host() {
     let Some(server) = RedisServer::start("guard::failing: at each start") else { return };
     let scene = Scene::new();
     let text = configured(&scene, &server, "1s");

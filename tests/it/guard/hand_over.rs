@@ -7,8 +7,8 @@ use crate::support::redisson::Redisson;
 /// Number of clients that listen for a release.
 fn listeners(server: &RedisServer) -> u64 {
     let channel = format!("redisson_lock__channel:{{{LOCK}}}");
-    let told = server.cli(&["pubsub", "numsub", &channel]);
-    told.lines().last().unwrap().parse().unwrap()
+    let reported = server.cli(&["pubsub", "numsub", &channel]);
+    reported.lines().last().unwrap().parse().unwrap()
 }
 
 /// The instances that claim, beside what guards state of their runs.
@@ -100,7 +100,7 @@ fn the_agent_tells_that_two_scripts_ran() {
     });
     signal("CONT", &[first.pid()]);
     let split = || agent.log_lines(&["event=split_ended", "reason=claims"]);
-    until("the split is told", || (!split().is_empty()).then_some(()));
+    until("the split is reported", || (!split().is_empty()).then_some(()));
     let totals = agent.task("outbound")["totals"].clone();
     let split_s = totals["split_seconds"].as_f64().unwrap();
     assert!((0.5..10.0).contains(&split_s), "{totals}");

@@ -1,5 +1,5 @@
 //! Guard, keeper and script stand still for longer than the lease. No lease excludes that two
-//! scripts run then; it ends as soon as guard or keeper wakes, and is told.
+//! scripts run then; it ends as soon as guard or keeper wakes, and is reported.
 
 use lockwatch::keeper::boot;
 use lockwatch_judge::time::Mono;
@@ -19,8 +19,8 @@ struct Round {
     /// From the wake-up to the end of the last process of the script, as far as it is longer than
     /// what another process takes on this machine.
     dead_after: u64,
-    /// By how much the told overrun is longer than the real one.
-    told_too_long: u64,
+    /// By how much the reported overrun is longer than the real one.
+    reported_too_long: u64,
 }
 
 /// When the lease that the script began under may end, as its guard reckons. A renewal would only
@@ -85,7 +85,7 @@ fn round(guards: &[Guard; 2], runs: usize, all: bool, wakes: Wakes) -> Round {
     if let Wakes::Keeper = wakes {
         signal("CONT", &[first.pid()]);
     }
-    let told = until("the overrun is told", || {
+    let reported = until("the overrun is reported", || {
         let said = first.said();
         let line = said.lines().filter(|line| line.contains("overrun: ")).nth(before)?;
         let (_, ms) = line.split_once(" ms=")?;
@@ -93,8 +93,8 @@ fn round(guards: &[Guard; 2], runs: usize, all: bool, wakes: Wakes) -> Round {
     });
     let late = control.join().unwrap();
     // The guard looks once more to see that all are dead.
-    let told_too_long = told.saturating_sub(dead.since_ms(lease_end)).saturating_sub(late);
-    Round { dead_after: looked.since_ms(woke).saturating_sub(late), told_too_long }
+    let reported_too_long = reported.saturating_sub(dead.since_ms(lease_end)).saturating_sub(late);
+    Round { dead_after: looked.since_ms(woke).saturating_sub(late), reported_too_long }
 }
 
 fn median(all: &[u64]) -> u64 {
@@ -116,8 +116,8 @@ fn ends_at_once(test: &str, all: bool, wakes: Wakes) {
         })
         .collect();
     let dead_after: Vec<u64> = rounds.iter().map(|round| round.dead_after).collect();
-    let too_long: Vec<u64> = rounds.iter().map(|round| round.told_too_long).collect();
-    eprintln!("{test}: dead after {dead_after:?} ms, told too long by {too_long:?} ms");
+    let too_long: Vec<u64> = rounds.iter().map(|round| round.reported_too_long).collect();
+    eprintln!("{test}: dead after {dead_after:?} ms, reported too long by {too_long:?} ms");
     assert!(dead_after.iter().all(|ms| *ms <= LONGEST_MS), "{dead_after:?}");
     assert!(median(&dead_after) <= MEDIAN_MS, "{dead_after:?}");
     // What is added to each overrun is in the shortest one, too.

@@ -113,13 +113,13 @@ fn the_printed_rule_allows_nothing_else() {
             words.truncate(4);
             words.extend(["return 0", "1", "other"]);
         }
-        let told = server.cli(&words);
-        assert!(told.contains("has no permissions"), "{refused}: {told}");
+        let reported = server.cli(&words);
+        assert!(reported.contains("has no permissions"), "{refused}: {reported}");
     }
 }
 
 #[test]
-fn a_user_that_may_too_little_is_told_what_it_needs() {
+fn a_user_that_may_too_little_learns_what_it_needs() {
     let Some(server) = RedisServer::start("guard::rights: too little") else { return };
     let (scene, redis) = (Scene::new(), format!("redis://{}", server.address()));
     let keys = format!("~{LOCK}");

@@ -66,8 +66,8 @@ fn a_cluster_is_followed_when_its_slot_moves_and_redisson_hears_the_release() {
     redisson.send(&format!("lock c1 t1 {LOCK}"));
     let channel = format!("redisson_lock__channel:{{{LOCK}}}");
     until("Redisson waits", || {
-        let told = cluster.cli(LOCK, &["pubsub", "shardnumsub", &channel]);
-        told.lines().last().filter(|count| *count != "0").map(drop)
+        let reported = cluster.cli(LOCK, &["pubsub", "shardnumsub", &channel]);
+        reported.lines().last().filter(|count| *count != "0").map(drop)
     });
     let runs = 1 - waits;
     assert!(!guards[runs].scripts().is_empty(), "the guard has it");

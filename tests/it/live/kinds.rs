@@ -207,7 +207,7 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
 
 /// Names that would end a label, a line or a string if unescaped, and bytes that are not UTF-8.
 #[test]
-fn locks_with_hostile_names_are_watched_and_told_apart() {
+fn locks_with_hostile_names_are_watched_and_kept_distinct() {
     let _rule = rule("14 hostile bytes");
     let test = "live::kinds: hostile names";
     let names: [&[u8]; 8] = [

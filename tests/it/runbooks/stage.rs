@@ -110,7 +110,7 @@ impl Stage {
             task: TASK,
         };
         stage.hold();
-        wait_until(PATIENCE, "Alertmanager is told", || {
+        wait_until(PATIENCE, "Alertmanager is notified", || {
             stage.alertmanager.knows("LockwatchWatchdog")
         });
         Some(stage)

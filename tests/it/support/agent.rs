@@ -97,11 +97,11 @@ impl Agent {
             let log = agent.log();
             assert!(ended.is_none(), "the agent ended with {ended:?}:\n{log}");
             let listens = ["listen=127.0.0.1:", "\"listen\":\"127.0.0.1:"];
-            let told = listens.iter().find_map(|listens| Some(log.split_once(listens)?.1));
-            let port =
-                told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
+            let reported = listens.iter().find_map(|listens| Some(log.split_once(listens)?.1));
+            let port = reported
+                .and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
             // The last digits of the port may still be missing.
-            let whole = told.is_some_and(|rest| rest.contains('\n'));
+            let whole = reported.is_some_and(|rest| rest.contains('\n'));
             agent.port = match port {
                 Some(port) if whole => port.parse().unwrap(),
                 _ => 0,
@@ -271,10 +271,10 @@ impl Agent {
     pub(crate) fn watch(&self) -> Watch {
         let ended = Arc::new(AtomicBool::new(false));
         let pages = Arc::new(Mutex::new(Vec::<(Instant, Exposition)>::new()));
-        let (port, told, kept) = (self.port, Arc::clone(&ended), Arc::clone(&pages));
+        let (port, reported, kept) = (self.port, Arc::clone(&ended), Arc::clone(&pages));
         let looking = thread::spawn(move || {
             loop {
-                let last = told.load(Ordering::SeqCst);
+                let last = reported.load(Ordering::SeqCst);
                 let page = scrape(port);
                 let mut pages = kept.lock().unwrap();
                 if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before))

@@ -116,7 +116,7 @@ fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
 }
 
 impl Pair {
-    /// One that signs itself. `as_authority`: as openssl makes it unless told otherwise.
+    /// One that signs itself. `as_authority`: as openssl makes it unless configured otherwise.
     pub(crate) fn self_signed(names: &[&str], as_authority: bool) -> Pair {
         let mut params = params(names, Life::Now);
         if as_authority {

@@ -1,5 +1,5 @@
-//! The files of a block `tls`: what is wrong with them is told, and half-written ones keep those
-//! before.
+//! The files of a block `tls`: what is wrong with them is reported, and half-written ones keep
+//! those before.
 
 use super::*;
 

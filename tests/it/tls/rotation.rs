@@ -77,8 +77,8 @@ fn rotations_of_both_certificates_cost_one_tick_at_most() {
     // One tick, and what a busy machine adds.
     assert!(longest < Duration::from_millis(1_900), "{longest:?}\n{}", agent.log());
     for words in ["does not belong to", "only half written"] {
-        let told = agent.log_lines(&["the earlier ones stay in use", words]);
-        assert!(!told.is_empty(), "{words}: {}", agent.log());
+        let reported = agent.log_lines(&["the earlier ones stay in use", words]);
+        assert!(!reported.is_empty(), "{words}: {}", agent.log());
     }
     no_plaintext(&proxy.requests());
 }
@@ -97,23 +97,23 @@ fn the_commands_speak_tls_too() {
         let mut command = program();
         command.args(words).arg("--config.file").arg(&file).args(more);
         let output = command.stdout(std::process::Stdio::piped()).output().unwrap();
-        let told = [output.stdout.as_slice(), &output.stderr].concat();
-        (output.status.success(), String::from_utf8(told).unwrap())
+        let reported = [output.stdout.as_slice(), &output.stderr].concat();
+        (output.status.success(), String::from_utf8(reported).unwrap())
     };
-    let (done, told) = run(&["want", "outbound", "--user", "anna", "on"], &[]);
-    assert!(done, "{told}");
+    let (done, reported) = run(&["want", "outbound", "--user", "anna", "on"], &[]);
+    assert!(done, "{reported}");
     assert_eq!(with_password(&server, &["hget", "users", "anna"]), "true");
     let script = "echo \"ran under $LOCKWATCH_TOKEN\"";
-    let (done, told) =
+    let (done, reported) =
         run(&["guard", "outbound"], &["--restart", "never", "--", "sh", "-c", script]);
-    assert!(done && told.contains("ran under"), "{told}");
+    assert!(done && reported.contains("ran under"), "{reported}");
     with_password(
         &server,
         &["hset", "outbound:lock", "285475da-9152-4c83-822a-67ee2f116a79:1", "1"],
     );
     with_password(&server, &["pexpire", "outbound:lock", "3600000"]);
-    let (_, told) = run(&["explain", "--once", "outbound"], &[]);
-    assert!(told.contains("285475da"), "{told}");
+    let (_, reported) = run(&["explain", "--once", "outbound"], &[]);
+    assert!(reported.contains("285475da"), "{reported}");
     let path = |path: &Path| path.display().to_string();
     let mut discover = program();
     discover

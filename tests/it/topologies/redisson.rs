@@ -97,8 +97,9 @@ fn a_lock_lives_through_a_promotion_by_hand() {
 
 /// By default Redisson refuses a lock that no replica has acknowledged.
 #[test]
-fn a_lock_that_no_replica_has_is_refused_unless_told_otherwise() {
-    let test = "topologies::redisson::a_lock_that_no_replica_has_is_refused_unless_told_otherwise";
+fn a_lock_that_no_replica_has_is_refused_unless_configured_otherwise() {
+    let test =
+        "topologies::redisson::a_lock_that_no_replica_has_is_refused_unless_configured_otherwise";
     let Some(mut redisson) = Redisson::start(test) else { return };
     let Some(replicated) = Replicated::start(test, 1, &Options::default()) else { return };
     let nodes: Vec<String> =

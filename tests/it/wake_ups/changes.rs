@@ -74,8 +74,8 @@ fn no_renewal_is_forgotten() {
 }
 
 #[test]
-fn an_expiry_is_seen_when_it_is_told() {
-    let Some(server) = RedisServer::start("an_expiry_is_seen_when_it_is_told") else { return };
+fn an_expiry_is_seen_when_it_is_announced() {
+    let Some(server) = RedisServer::start("an_expiry_is_seen_when_it_is_announced") else { return };
     let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
     until_listening(&agent);
     server.cli(&["set", "lock:one", "token", "px", "700"]);
@@ -129,8 +129,8 @@ fn when_everything_is_deleted_everything_is_read() {
 /// Keys that are prefixes of each other, bytes that are not UTF-8, hash tags: the server accepts
 /// the prefixes, and each key wakes its task and no other.
 #[test]
-fn any_keys_can_be_told_of() {
-    let Some(server) = RedisServer::start("any_keys_can_be_told_of") else { return };
+fn any_keys_can_be_announced() {
+    let Some(server) = RedisServer::start("any_keys_can_be_announced") else { return };
     let tasks = [
         ("t1", "a"),
         ("t2", "ab"),
@@ -221,8 +221,8 @@ fn what_was_seen_by_hints_is_recorded_and_replayed() {
     agent.signal("TERM");
     agent.ended_within(Duration::from_secs(20));
     let mut replay = crate::support::agent::program();
-    let told = replay.arg("replay").arg(folder.path()).stdout(Stdio::piped()).output().unwrap();
-    let text = String::from_utf8_lossy(&told.stdout);
-    assert!(told.status.success(), "{text}{}", String::from_utf8_lossy(&told.stderr));
+    let reported = replay.arg("replay").arg(folder.path()).stdout(Stdio::piped()).output().unwrap();
+    let text = String::from_utf8_lossy(&reported.stdout);
+    assert!(reported.status.success(), "{text}{}", String::from_utf8_lossy(&reported.stderr));
     assert!(text.contains("stopped -> running"), "{text}");
 }

@@ -78,8 +78,9 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
 
 /// Without announcements, a value that changes while its deadline stays would be detected late.
 #[test]
-fn where_nothing_is_told_every_lock_is_read_whole() {
-    let Some(server) = RedisServer::start("where_nothing_is_told_every_lock_is_read_whole") else {
+fn where_nothing_is_announced_every_lock_is_read_whole() {
+    let Some(server) = RedisServer::start("where_nothing_is_announced_every_lock_is_read_whole")
+    else {
         return;
     };
     let agent = many(&server, ", wake_ups: false");

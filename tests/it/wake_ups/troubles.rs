@@ -78,7 +78,7 @@ fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_pollin
     until_listening(&agent);
     until_held(&agent, "one", false);
     proxy.set(Fault::SwallowTracking);
-    let told = hints(&agent.page(), "read");
+    let reported = hints(&agent.page(), "read");
     let mut slowest = Duration::ZERO;
     for round in 1..=12_u32 {
         // Spread over the interval.
@@ -96,8 +96,8 @@ fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_pollin
     let page = agent.page();
     agent.check(
         &page,
-        "nothing was told",
-        hints(&page, "read") == told && wakes(&page) == Some(1.0),
+        "nothing was reported",
+        hints(&page, "read") == reported && wakes(&page) == Some(1.0),
     );
     eprintln!("seen after {slowest:?} at most");
     // The observation takes time too, above all on a machine under load.

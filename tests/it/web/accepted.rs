@@ -181,9 +181,12 @@ fn files_are_accepted_and_refused_as_the_reference_does() {
         let found = check(&folder.web(&text)).map_err(|mistakes| mistakes.to_string());
         match (refused, found) {
             (None, Ok(_)) => {}
-            (Some(said), Err(told)) => {
-                assert!(told.contains(said), "of\n{text}\nis said\n{told}\nand not {said}");
-                assert!(!told.contains("hunter2") && !told.contains("BEGIN PRIVATE"), "{told}");
+            (Some(said), Err(message)) => {
+                assert!(message.contains(said), "of\n{text}\nis said\n{message}\nand not {said}");
+                assert!(
+                    !message.contains("hunter2") && !message.contains("BEGIN PRIVATE"),
+                    "{message}"
+                );
             }
             (expected, found) => panic!("{text}\nexpected {expected:?}, found {found:?}"),
         }
@@ -206,23 +209,23 @@ fn certificates_may_stand_in_the_file_and_paths_begin_beside_it() {
     );
     assert_eq!(check(&folder.web(&text)).unwrap().warnings, ["it asks for neither"; 0]);
     let broken = text.replacen("-----BEGIN PRIVATE KEY-----", "-----BEGIN SOMETHING-----", 1);
-    let told = check(&folder.web(&broken)).unwrap_err().to_string();
-    assert!(told.contains("tls_server_config.key: `key` "), "{told}");
+    let message = check(&folder.web(&broken)).unwrap_err().to_string();
+    assert!(message.contains("tls_server_config.key: `key` "), "{message}");
     let secret = key.lines().nth(2).unwrap().trim();
-    assert!(!told.contains(secret), "{told}");
+    assert!(!message.contains(secret), "{message}");
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_each_with_its_place() {
+fn all_mistakes_are_reported_at_once_each_with_its_place() {
     let folder = folder();
     let text = "tls_server_config:\n  cert_file: none.crt\n  key_file: server.key\n  \
         cipher_suits: []\nbasic_auth_users:\n  a: hunter2\n  b: hunter2\nrate_limit:\n  \
         interval: 5\nhttp_server_config:\n  headers: {X-Frame-Options: x}\n";
-    let told = check(&folder.web(text)).unwrap_err();
+    let message = check(&folder.web(text)).unwrap_err();
     let lines: Vec<_> =
-        told.mistakes().iter().map(|mistake| mistake.position.map(|at| at.line)).collect();
-    assert_eq!(lines, [2, 4, 6, 7, 9, 11].map(Some), "{told}");
-    assert!(!told.to_string().contains("hunter2"), "{told}");
+        message.mistakes().iter().map(|mistake| mistake.position.map(|at| at.line)).collect();
+    assert_eq!(lines, [2, 4, 6, 7, 9, 11].map(Some), "{message}");
+    assert!(!message.to_string().contains("hunter2"), "{message}");
 }
 
 #[test]
@@ -253,10 +256,10 @@ fn the_documentation_names_every_field() {
 }
 
 #[test]
-fn a_file_that_does_not_exist_is_told() {
+fn a_file_that_does_not_exist_is_reported() {
     let folder = Folder::new();
-    let told = Web::load(&folder.path("none.yml"), false).unwrap_err().to_string();
-    assert!(told.ends_with("none.yml: does not exist"), "{told}");
+    let message = Web::load(&folder.path("none.yml"), false).unwrap_err().to_string();
+    assert!(message.ends_with("none.yml: does not exist"), "{message}");
 }
 
 #[test]
@@ -274,12 +277,13 @@ fn the_program_refuses_a_wrong_file_and_checks_one_on_command() {
             program.output().unwrap()
         };
         let refused = run("basic_auth_users: {a: hunter2}");
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{command:?}: {told}");
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {message}");
         assert!(
-            told.contains("web.yml:1:") && told.contains("basic_auth_users.a: is not a bcrypt")
+            message.contains("web.yml:1:")
+                && message.contains("basic_auth_users.a: is not a bcrypt")
         );
-        assert!(!told.contains("hunter2"), "{told}");
+        assert!(!message.contains("hunter2"), "{message}");
         if !command.is_empty() {
             let checked = run(TLS);
             assert!(checked.status.success(), "{checked:?}");

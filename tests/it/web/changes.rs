@@ -88,14 +88,14 @@ async fn files_that_cannot_be_used_leave_the_earlier_ones_in_force() {
 /// A connection that is open and waits for its next request.
 async fn opened(served: &Served, client: &Client, headers: &str) -> tokio::task::JoinHandle<()> {
     let (client, headers) = (client.clone(), headers.to_owned());
-    let (told, answered) = tokio::sync::oneshot::channel();
+    let (reported, answered) = tokio::sync::oneshot::channel();
     assert_eq!(client.address, served.server.address);
     let waiting = tokio::task::spawn_blocking(move || {
         let mut stream = client.connect().unwrap();
         write!(stream, "GET /live HTTP/1.1\r\nHost: test\r\n{headers}\r\n").unwrap();
         let mut bytes = [0; 1024];
         assert!(stream.read(&mut bytes).unwrap() > 0);
-        told.send(()).unwrap();
+        reported.send(()).unwrap();
         // Until it is closed.
         while stream.read(&mut bytes).is_ok_and(|length| length > 0) {}
     });
@@ -126,14 +126,14 @@ fn the_log_says_what_is_wrong_once_and_the_agent_goes_on() {
     let ann = login("ann", "ann-pw");
     assert_eq!(client.try_get("/metrics", &ann).unwrap().status, 200);
     folder.web(TLS);
-    let told = ["takes off the login", "what was read before stays in force"];
-    wait_until(PATIENCE, "the log tells", || agent.log_lines(&told).len() == 1);
+    let reported = ["takes off the login", "what was read before stays in force"];
+    wait_until(PATIENCE, "the log reports", || agent.log_lines(&reported).len() == 1);
     assert_eq!(client.try_get("/metrics", "").unwrap().status, 401);
     folder.web(&format!("{TLS}{}", users(&["bob"])));
     wait_until(PATIENCE, "bob may log in", || {
         client.try_get("/metrics", &login("bob", "bob-pw")).unwrap().status == 200
     });
-    assert_eq!(agent.log_lines(&told).len(), 1, "told once");
+    assert_eq!(agent.log_lines(&reported).len(), 1, "reported once");
     let log = agent.log();
     assert!(!log.contains("$2b$") && !log.contains("PRIVATE KEY") && !log.contains("ann-pw"));
 }

@@ -105,19 +105,19 @@ fn each_way_to_be_wrong_has_its_words() {
 
     folder.certify(&["other.example.com"]);
     let asked = ["--agent.url", &url, "--agent.ca-file", &ca];
-    crate::support::wait_until(crate::support::PATIENCE, "the other name is told", || {
+    crate::support::wait_until(crate::support::PATIENCE, "the other name is reported", || {
         let said = run(&[&["status"][..], &asked].concat()).stderr;
         String::from_utf8(said).unwrap().contains("its certificate has another name")
     });
     folder.authority.sign(&["127.0.0.1"], Life::Over).write(folder.path("").as_path(), "server");
-    crate::support::wait_until(crate::support::PATIENCE, "the end is told", || {
+    crate::support::wait_until(crate::support::PATIENCE, "the end is reported", || {
         let said = run(&[&["status"][..], &asked].concat()).stderr;
         String::from_utf8(said).unwrap().contains("its certificate is out of date")
     });
 }
 
 #[test]
-fn tls_to_a_plain_port_and_a_rate_limit_are_told() {
+fn tls_to_a_plain_port_and_a_rate_limit_are_reported() {
     let folder = Folder::new();
     let agent = start(&folder, "rate_limit: {interval: 1h, burst: 0}");
     let said = refused(&["--agent.url", &format!("https://127.0.0.1:{}", agent.port)]);
@@ -177,9 +177,9 @@ fn the_demo_serves_behind_a_web_file_and_comes_in_itself() {
     }
     asked.extend(["--agent.login-file", &login]);
     let mut demo = program().args(&asked).stdout(Stdio::piped()).spawn().unwrap();
-    let told = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut told = told.filter(|line| line.starts_with("  agent "));
-    let agent = told.next();
+    let reported = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut reported = reported.filter(|line| line.starts_with("  agent "));
+    let agent = reported.next();
     let id = demo.id().to_string();
     assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
     assert!(demo.wait().unwrap().success());

@@ -93,11 +93,11 @@ fn a_user_flips_the_own_switch_and_all_see_who_it_was() {
     assert!(!desk.redis_users().contains("user=wanter"), "nobody writes before it is asked");
     let page = desk.page();
     assert!(page.contains(&format!("data-path=\"{PATH}\"")) && page.contains("anna"), "{page}");
-    let (status, told) = desk.flip("anna", "on");
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = desk.flip("anna", "on");
+    assert_eq!(status, 200, "{answer}");
     assert_eq!((desk.switch("anna").as_str(), desk.switch("bert").as_str()), ("true", ""));
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["task"], "outbound");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["task"], "outbound");
     assert_eq!(desk.flip("bert", "on").0, 200);
     assert_eq!(desk.flip("anna", "off").0, 200);
     assert_eq!((desk.switch("anna").as_str(), desk.switch("bert").as_str()), ("false", "true"));
@@ -168,8 +168,8 @@ fn no_other_site_and_no_wrong_request_flips_anything() {
         ("no switches", "/api/v1/tasks/bare/want", with(JSON), on, 404),
     ];
     for (what, path, headers, body, expected) in cases {
-        let (status, told) = desk.ask("POST", path, &headers, body);
-        assert_eq!(status, expected, "{what}: {told}");
+        let (status, answer) = desk.ask("POST", path, &headers, body);
+        assert_eq!(status, expected, "{what}: {answer}");
         assert_eq!(desk.server.cli(&["EXISTS", "users"]), "0", "{what}");
     }
     let long = format!("{:2000}", on);
@@ -205,25 +205,25 @@ fn unless_it_is_configured_there_is_nothing() {
 }
 
 #[test]
-fn refusals_of_redis_are_told_with_their_remedy() {
+fn refusals_of_redis_are_reported_with_their_remedy() {
     let Some(mut desk) = Desk::start("refusals_of_redis", ON_PAGE) else { return };
     desk.server.cli(&["ACL", "SETUSER", "wanter", "-@all", "+@read", "+@connection", "+role"]);
-    let (status, told) = desk.flip("anna", "on");
-    assert_eq!(status, 409, "{told}");
-    assert!(told.contains("lockwatch acl"), "{told}");
+    let (status, answer) = desk.flip("anna", "on");
+    assert_eq!(status, 409, "{answer}");
+    assert!(answer.contains("lockwatch acl"), "{answer}");
     desk.server.cli(&["ACL", "SETUSER", "wanter", "+@all", "resetpass", ">other"]);
-    let (status, told) = desk.flip("anna", "on");
-    assert!(matches!(status, 409 | 503), "{status} {told}");
-    assert!(!told.contains("c4nary") && told.contains("error"), "{told}");
+    let (status, answer) = desk.flip("anna", "on");
+    assert!(matches!(status, 409 | 503), "{status} {answer}");
+    assert!(!answer.contains("c4nary") && answer.contains("error"), "{answer}");
     desk.server.cli(&["ACL", "SETUSER", "wanter", "resetpass", ">c4nary-want"]);
     desk.server.cli(&["SET", "users", "no hash"]);
-    let (status, told) = desk.flip("anna", "on");
-    assert_eq!(status, 409, "{told}");
-    assert!(told.contains("but holds a string"), "{told}");
+    let (status, answer) = desk.flip("anna", "on");
+    assert_eq!(status, 409, "{answer}");
+    assert!(answer.contains("but holds a string"), "{answer}");
     desk.server.kill();
-    let (status, told) = desk.flip("anna", "on");
-    assert_eq!(status, 503, "{told}");
-    assert!(told.contains("error"), "{told}");
+    let (status, answer) = desk.flip("anna", "on");
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.contains("error"), "{answer}");
     let (_, events) = desk.ask("GET", "/api/v1/events", &login("anna", "anna-pw"), "");
     assert!(!events.contains("\"switched\""), "nothing was switched: {events}");
 }

@@ -46,7 +46,7 @@ async fn every_output_is_served_over_tls_with_a_login() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_http_to_the_tls_port_is_told_to_use_https() {
+async fn plain_http_to_the_tls_port_is_referred_to_https() {
     let folder = Folder::new();
     let served = serve(&folder, TLS).await;
     let answer = served.server.ask("GET", "/metrics", "").await;

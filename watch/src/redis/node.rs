@@ -9,30 +9,25 @@ mod errors;
 mod flight;
 mod receive;
 mod send;
+mod state;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
-use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::reading::{SwitchesReading, Unknown};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
-use self::flight::{FLIGHTS, Flight, PartsRead, What};
-use super::accept::Caps;
+use self::flight::{FLIGHTS, Flight, What};
+pub(super) use self::state::Node;
+use super::RedisKind;
 use super::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note, Now};
-use super::handshake::Handshake;
-use super::link::Link;
 use super::out::Out;
 use super::plan::{Duty, NodeReport};
-use super::read::Followed;
-use super::schedule::{Schedule, ScheduledTask};
-use super::store::{HostPort, Store};
-use super::tasks::{Assignment, spec};
-use super::tracking::{Filter, WakeUps};
+use super::schedule::ScheduledTask;
+use super::store::Store;
+use super::tracking::Filter;
 
 /// A replica's locks are read once in this many intervals.
 const REPLICA_EVERY: u64 = 5;
@@ -40,97 +35,7 @@ const REPLICA_EVERY: u64 = 5;
 /// timeouts in total, although no single request timed out.
 const PATIENCE: u64 = 2;
 
-/// One server.
-#[derive(Debug)]
-pub(super) struct Node {
-    at: HostPort,
-    address: Arc<str>,
-    handshake: Handshake,
-    interval_ms: u64,
-    timeout_ms: u64,
-    /// Whether other servers may show other holders.
-    has_others: bool,
-    duty: Duty,
-    schedule: Schedule,
-    /// The role that it reported last.
-    role: Option<Role>,
-    /// When a witness is asked for its role next.
-    pulse_at: Mono,
-    /// Reads to do of keys beside locks of other servers, and which servers those are.
-    remote_parts: VecDeque<PartsRead>,
-    link: Link,
-    /// Batches in flight, in the order in which they were sent; replies come in the same order.
-    flights: VecDeque<Flight>,
-    /// Total age of the unanswered requests that reloads dropped, in milliseconds. Any answer
-    /// resets it.
-    unanswered_ms: u64,
-    /// Number of batches in flight that a reload dropped; their replies are still to come.
-    dropped: usize,
-    /// Why there is no connection; `None` before the first dial has ended, and while connected.
-    lost: Option<Unknown>,
-    /// The capabilities of the newest connection.
-    caps: Option<Caps>,
-    /// The commands that this server answered with an error of no known kind.
-    refused: BTreeSet<String>,
-    /// What this server said of tasks last, by task and reason: no more than there are tasks.
-    said_of: BTreeMap<(TaskIndex, Unknown), Arc<str>>,
-    /// The batch that is sent with the greeting of the current dial.
-    opening: Option<Flight>,
-    /// Number of its commands.
-    opening_len: usize,
-    nonces: u64,
-    wake_ups: WakeUps,
-    /// Of each queue, the members that the next reading looks up, too.
-    followed: BTreeMap<TaskIndex, Vec<Followed>>,
-    /// Of each hash of switches, the fields of which the next reading asks when they end.
-    fields: BTreeMap<TaskIndex, Arc<[User]>>,
-    /// The newest reading of each lock whose owner's field may end by itself.
-    owners: BTreeMap<TaskIndex, Arc<Held>>,
-}
-
 impl Node {
-    /// A server without a duty yet.
-    pub(super) fn new(
-        at: HostPort,
-        address: Arc<str>,
-        Assignment { store, sizes, .. }: &Assignment,
-        now: Mono,
-    ) -> Node {
-        let kind = store.servers.kind();
-        Node {
-            at,
-            address,
-            handshake: Handshake::new(store.db, store.assume_master, kind == RedisKind::Cluster),
-            interval_ms: store.interval_ms,
-            timeout_ms: store.timeout_ms,
-            has_others: kind != RedisKind::Standalone,
-            duty: Duty::none(),
-            schedule: Schedule::sized(Vec::new(), store.interval_ms, now, *sizes),
-            role: None,
-            pulse_at: now,
-            remote_parts: VecDeque::new(),
-            link: Link::new(now),
-            flights: VecDeque::new(),
-            unanswered_ms: 0,
-            dropped: 0,
-            lost: None,
-            caps: None,
-            refused: BTreeSet::new(),
-            said_of: BTreeMap::new(),
-            opening: None,
-            opening_len: 0,
-            nonces: 0,
-            wake_ups: WakeUps::default(),
-            followed: BTreeMap::new(),
-            fields: BTreeMap::new(),
-            owners: BTreeMap::new(),
-        }
-    }
-
-    pub(super) fn address(&self) -> &Arc<str> {
-        &self.address
-    }
-
     /// Assigns a duty. If the standing changes, batches in flight are dropped and everything is due
     /// now; if only the tasks change, those that stay are not disturbed.
     pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
@@ -367,15 +272,6 @@ impl Node {
     /// Closes its connections.
     pub(super) fn close(&self, out: &mut Out) {
         self.link.id().into_iter().chain(self.wake_ups.id()).for_each(|link| out.close(link));
-    }
-
-    fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
-        spec(&self.duty.all, task)
-    }
-
-    /// Whether the lock of a task is read here.
-    fn owns(&self, task: TaskIndex) -> bool {
-        position_of(task, &self.duty.own, |(index, _)| *index).is_some()
     }
 }
 

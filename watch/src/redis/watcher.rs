@@ -125,7 +125,7 @@ impl Watcher {
         let Some(address) = self.nodes.get(position).map(|node| Arc::clone(node.address())) else {
             return;
         };
-        self.read_beside(&address, report.read.as_deref().unwrap_or_default(), now);
+        self.read_parts(&address, report.read.as_deref().unwrap_or_default(), now);
         self.observe_switches(report);
         if let Some(hints) = &report.hints {
             self.follow_hints(hints, now);
@@ -163,7 +163,7 @@ impl Watcher {
     }
 
     /// Locks were read at `address`: reads what lives beside them on other servers.
-    fn read_beside(&mut self, address: &Arc<str>, read: &[TaskIndex], now: Mono) {
+    fn read_parts(&mut self, address: &Arc<str>, read: &[TaskIndex], now: Mono) {
         if self.plan.remote_parts.is_empty() {
             return;
         }
@@ -179,7 +179,7 @@ impl Watcher {
                 node.ok_or(Unknown::NotReadYet)
             });
             match node {
-                Ok(node) => node.read_beside(parts, address, now, &mut self.out),
+                Ok(node) => node.read_parts(parts, address, now, &mut self.out),
                 Err(why) => {
                     let readings =
                         unreadable(&parts, |task| spec(&self.assignment.tasks, task), why);

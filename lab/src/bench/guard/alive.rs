@@ -1,5 +1,5 @@
-//! The script that the guards run: it tells the bench when it began and when it ended, and holds a
-//! lock of the kernel while it lives, so that two of them cannot miss each other.
+//! The script that the guards run: it reports to the bench when it began and when it ended, and
+//! holds a lock of the kernel while it lives, so that two of them cannot miss each other.
 
 use std::fs::File;
 use std::os::unix::net::UnixDatagram;
@@ -46,7 +46,7 @@ pub(super) fn only_one(folder: &Path) -> anyhow::Result<Option<File>> {
 /// Runs the script if this process is one.
 ///
 /// # Errors
-/// When it cannot tell what it does.
+/// When it cannot report what it does.
 pub fn run_if_asked() -> anyhow::Result<bool> {
     let began = now();
     if std::env::args_os().nth(1).is_none_or(|first| first != COMMAND) {
@@ -58,12 +58,12 @@ pub fn run_if_asked() -> anyhow::Result<bool> {
     let lock = only_one(folder)?;
     let (alone, keeper, pid) = (u8::from(lock.is_some()), parent_id(), std::process::id());
     let socket = UnixDatagram::unbound()?;
-    let tell = |text: String| socket.send_to(text.as_bytes(), folder.join(SOCKET));
+    let report = |text: String| socket.send_to(text.as_bytes(), folder.join(SOCKET));
     let is_deaf = std::env::var_os(DEAF).is_some();
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         // The bench may end it as soon as it has read this.
-        tell(format!("start {guard} {pid} {keeper} {began} {alone}"))?;
+        report(format!("start {guard} {pid} {keeper} {began} {alone}"))?;
         loop {
             terminate.recv().await;
             if !is_deaf {
@@ -71,6 +71,6 @@ pub fn run_if_asked() -> anyhow::Result<bool> {
             }
         }
     })?;
-    tell(format!("end {guard} {pid} {keeper} {} {alone}", now()))?;
+    report(format!("end {guard} {pid} {keeper} {} {alone}", now()))?;
     Ok(true)
 }

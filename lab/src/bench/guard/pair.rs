@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::alive::now;
-use super::scene::{Death, Runner, Scene, Told, kill, to_ms};
+use super::scene::{Death, Report, Runner, Scene, kill, to_ms};
 
 /// Starts one more of those who contend.
 pub(super) type Next = fn(&mut Scene) -> anyhow::Result<Runner>;
@@ -12,7 +12,7 @@ pub(super) struct Pair<'a> {
     pub(super) scene: &'a mut Scene,
     runs: Runner,
     waits: Runner,
-    script: Told,
+    script: Report,
     next: Next,
 }
 
@@ -54,16 +54,16 @@ impl<'a> Pair<'a> {
     /// Ends the one that runs. Returns the milliseconds from the end of its script to the start of
     /// the other one.
     pub(super) fn release(&mut self) -> anyhow::Result<f64> {
-        // What was killed tells no end; then all of it counts, from now on.
+        // What was killed reports no end; then all of it counts, from now on.
         let mut end = now();
         self.runs.terminate()?;
         let start = loop {
-            let told = self.scene.next()?;
-            if told.is_start {
-                break told;
+            let report = self.scene.next()?;
+            if report.is_start {
+                break report;
             }
-            if told.guard == self.runs.name {
-                end = told.at;
+            if report.guard == self.runs.name {
+                end = report.at;
             }
         };
         self.runs.wait()?;
@@ -97,7 +97,7 @@ impl<'a> Pair<'a> {
     }
 
     /// The other one runs, and a new one waits.
-    fn replaced(&mut self, start: Told) -> anyhow::Result<()> {
+    fn replaced(&mut self, start: Report) -> anyhow::Result<()> {
         let new = (self.next)(self.scene)?;
         self.runs = std::mem::replace(&mut self.waits, new);
         anyhow::ensure!(self.runs.name == start.guard, "the wrong guard runs the script");

@@ -1,4 +1,4 @@
-//! A lock, those who contend for it, and what their scripts tell.
+//! A lock, those who contend for it, and what their scripts report.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -45,7 +45,7 @@ pub(super) struct Scene {
     pub(super) tally: Tally,
 }
 
-/// What the scripts of a scene told.
+/// What the scripts of a scene reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     /// How often a script began.
@@ -63,7 +63,7 @@ impl Tally {
 
 /// A script that began, or ended when it was asked to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct Report {
     pub(super) is_start: bool,
     pub(super) guard: u64,
     pub(super) pid: Pid,
@@ -139,8 +139,8 @@ impl Scene {
         Ok(Runner { child, name })
     }
 
-    /// What a script tells next.
-    pub(super) fn next(&mut self) -> anyhow::Result<Told> {
+    /// What a script reports next.
+    pub(super) fn next(&mut self) -> anyhow::Result<Report> {
         let (began, mut bytes) = (Instant::now(), [0; 128]);
         loop {
             self.go_on()?;
@@ -150,36 +150,36 @@ impl Scene {
                 Err(error) => return Err(error.into()),
             }
             if began.elapsed() > PATIENCE {
-                bail!("no script tells anything within {PATIENCE:?}; {}", self.said());
+                bail!("no script reports anything within {PATIENCE:?}; {}", self.said());
             }
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> anyhow::Result<Told> {
+    fn take(&mut self, bytes: &[u8]) -> anyhow::Result<Report> {
         let text = std::str::from_utf8(bytes)?;
         let words: Vec<&str> = text.split(' ').collect();
-        let [kind, guard, pid, keeper, at, alone] = words[..] else { bail!("it told {text}") };
+        let [kind, guard, pid, keeper, at, alone] = words[..] else { bail!("it reported {text}") };
         let process = |word: &str| Pid::from_raw(word.parse().ok()?);
-        let told = Told {
+        let report = Report {
             is_start: kind == "start",
             guard: guard.parse()?,
             pid: process(pid).context("no process")?,
             keeper: process(keeper).context("no keeper")?,
             at: at.parse()?,
         };
-        if told.is_start {
+        if report.is_start {
             self.tally.starts += 1;
             self.tally.overlaps += usize::from(alone == "0");
         }
-        Ok(told)
+        Ok(report)
     }
 
     /// The next start of a script.
-    pub(super) fn start(&mut self) -> anyhow::Result<Told> {
+    pub(super) fn start(&mut self) -> anyhow::Result<Report> {
         loop {
-            let told = self.next()?;
-            if told.is_start {
-                return Ok(told);
+            let report = self.next()?;
+            if report.is_start {
+                return Ok(report);
             }
         }
     }

@@ -85,11 +85,11 @@ struct Runner {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Lost,
-    Told,
+    Released,
 }
 
 impl Runner {
-    /// Contends until it is told to release, or its orders end.
+    /// Contends until it is ordered to release, or its orders end.
     async fn contend(&mut self) {
         let mut releases = None;
         loop {
@@ -98,7 +98,7 @@ impl Runner {
                 Reply::Taken { .. } => {
                     releases = None;
                     say(News::Holds);
-                    if self.hold(sent + self.lease).await == Ended::Told {
+                    if self.hold(sent + self.lease).await == Ended::Released {
                         return;
                     }
                     say(News::Lost);
@@ -112,7 +112,7 @@ impl Runner {
                 // Redis cannot be reached at present.
                 _ => releases = None,
             }
-            if self.told_to_release(&mut releases).await {
+            if self.is_to_release(&mut releases).await {
                 say(News::Released);
                 return;
             }
@@ -134,7 +134,7 @@ impl Runner {
                 order = self.orders.recv() => {
                     match order {
                         Some(Order::StopRenewing) => renews = false,
-                        Some(Order::Release) | None => break Ended::Told,
+                        Some(Order::Release) | None => break Ended::Released,
                         other => self.note(other),
                     }
                     false
@@ -151,7 +151,7 @@ impl Runner {
         };
         stop(work).await;
         self.notes.withdraw().await;
-        if ended == Ended::Told {
+        if ended == Ended::Released {
             // If Redis cannot be reached, the lease runs out.
             let _released = self.client.carry_out(Action::Release).await;
             say(News::Released);
@@ -180,7 +180,7 @@ impl Runner {
     }
 
     /// Waits until the lock may be free; returns whether the order to release came meanwhile.
-    async fn told_to_release(&mut self, releases: &mut Option<Releases>) -> bool {
+    async fn is_to_release(&mut self, releases: &mut Option<Releases>) -> bool {
         let order = tokio::select! {
             () = woken(releases) => return false,
             order = self.orders.recv() => order,
@@ -210,13 +210,13 @@ async fn stop(work: JoinHandle<()>) {
 
 /// Uses a thread, because a read from standard input cannot be cancelled.
 fn orders() -> mpsc::UnboundedReceiver<Order> {
-    let (tell, orders) = mpsc::unbounded_channel();
+    let (sender, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let order = line
                 .ok()
                 .and_then(|line| Order::ALL.into_iter().find(|order| order.name() == line));
-            if order.is_none_or(|order| tell.send(order).is_err()) {
+            if order.is_none_or(|order| sender.send(order).is_err()) {
                 return;
             }
         }

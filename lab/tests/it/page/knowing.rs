@@ -134,7 +134,7 @@ async fn a_laptop_that_slept_shows_the_present() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blind_agent_is_told_plainly() {
+async fn a_blind_agent_is_shown_plainly() {
     let mut trial = Trial::start().await;
     trial.redis.save().await.unwrap();
     trial.redis.kill().await.unwrap();

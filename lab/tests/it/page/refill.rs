@@ -44,10 +44,10 @@ async fn rows_that_could_not_be_fetched_are_not_shown_as_if_they_were_new() {
         name = json!(name),
     );
     browser.run(&script, &[]).await.unwrap();
-    let told = "document.querySelector('#connection').textContent.startsWith('Not all tasks could \
+    let notice = "document.querySelector('#connection').textContent.startsWith('Not all tasks could \
         be fetched')";
     browser
-        .until(PATIENCE, &format!("{told} && document.documentElement.classList.contains('stale')"))
+        .until(PATIENCE, &format!("{notice} && document.documentElement.classList.contains('stale')"))
         .await
         .unwrap();
     browser.run("window.refused = false", &[]).await.unwrap();

@@ -199,7 +199,7 @@ const REFUSED: &str = "const real = window.fetch; \
         : real(url, options);";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_on_the_way_is_told_in_its_own_words() {
+async fn a_refusal_on_the_way_is_shown_in_its_own_words() {
     let trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
     trial.browser.before_pages(REFUSED).await.unwrap();
     trial.open("anna", TASK).await;
@@ -209,7 +209,7 @@ async fn a_refusal_on_the_way_is_told_in_its_own_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_is_told_and_stays_to_be_read() {
+async fn what_is_refused_is_shown_and_stays_to_be_read() {
     let mut trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
     // Two programs write the name, each in its own way.
     let twice = [("\"anna\"", "false"), ("anna", "false")];
@@ -232,9 +232,9 @@ async fn what_is_refused_is_told_and_stays_to_be_read() {
     trial.redis.kill().await.unwrap();
     trial.click("off").await;
     trial.until_said("cannot reach redis").await;
-    let told = trial.browser.value(SAID).await.unwrap();
+    let shown = trial.browser.value(SAID).await.unwrap();
     trial.until("document.querySelector('#task .verdict').textContent === 'unknown'").await;
-    assert_eq!(trial.browser.value(SAID).await.unwrap(), told);
+    assert_eq!(trial.browser.value(SAID).await.unwrap(), shown);
     trial.redis.start_again(Data::Kept).await.unwrap();
     trial.until("document.querySelector('#task .verdict').textContent === 'running'").await;
     trial.until_shown("anna", "on").await;

@@ -1,6 +1,5 @@
 //! What the store granted to a guard, and how the guard may lose it.
 
-use super::{Facts, Wrong};
 use crate::truth::{Cause, What};
 use crate::world::World;
 
@@ -45,27 +44,5 @@ impl Lease {
             || world.servers[self.server].clock.steps != self.steps
             || changes.any(|it| it.at >= self.granted_at)
             || past.into_iter().any(|since| since.at >= self.granted_at && is_odd(since.cause))
-    }
-}
-
-impl Facts {
-    /// A server gave out a token to a guard process. It grows as long as the server keeps its data,
-    /// but for late attempts of one hold.
-    pub(super) fn check_token(
-        &mut self,
-        server: usize,
-        token: u64,
-        to: (usize, u32),
-        world: &World,
-    ) -> Option<Wrong> {
-        let newest = self.tokens.insert(server, (token, world.now, to));
-        let (before, at, had) = newest.unwrap_or_default();
-        if (token, to) == (before, had) && !self.was_given_back(to.0, to.1, token) {
-            return None;
-        }
-        let is_kept = !world.generations.iter().any(|it| it.server == server && it.at >= at);
-        (token <= before && is_kept).then(|| {
-            ("token", format!("server {server} gave out token {token} after token {before}"))
-        })
     }
 }

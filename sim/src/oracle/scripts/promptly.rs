@@ -1,7 +1,7 @@
 //! Bounds of time: until a script is dead, until an overrun is reported, and until a wanted task
 //! runs.
 
-use super::{Facts, Run, WAKE_MS, Wrong};
+use super::facts::{Facts, Owed, Run, WAKE_MS, Wrong};
 use crate::coverage::{Coverage, Seen};
 use crate::request::Says;
 use crate::truth::LockState;
@@ -21,43 +21,6 @@ const SWITCHES_MS: u64 = 1_000;
 const LATE_MS: u64 = 2_500;
 /// Largest difference between the clocks of a host and of a server, in percent.
 const DRIFT_PERCENT: u64 = 3;
-
-/// An overrun that a guard must report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
-    run: Run,
-    since: u64,
-}
-
-impl Owed {
-    pub(super) fn is_of(&self, host: usize, life: u32) -> bool {
-        self.run.is_of(host, life)
-    }
-}
-
-/// Since when what a guard needs has been in order, as of the newest look.
-#[derive(Debug, Default)]
-pub(super) struct Idle {
-    /// For each host: since when it reaches both servers of the task.
-    reach_since: Vec<Option<u64>>,
-    /// Since when no script runs, the task is wanted, and the lock is free.
-    free_since: Option<u64>,
-    /// Since when a guard that could run its script holds the lock and does not.
-    holds_since: Option<u64>,
-    /// Since when nobody wants it, by a server that can be written.
-    unwanted_since: Option<u64>,
-}
-
-impl Idle {
-    /// Whether a host's network has been good for long enough that no request waits for its
-    /// timeout.
-    pub(super) fn was_calm(&self, host: usize, task: usize, world: &World) -> bool {
-        let since = self.reach_since.get(host).copied().flatten();
-        since.is_some_and(|since| since + 2 * world.guard_timeout_ms(task) < world.now)
-            && world.guard_reaches(task, host, world.homes[task])
-            && world.guard_server(task, host) == Some(world.homes[task])
-    }
-}
 
 impl Facts {
     /// Looks at everything.
@@ -80,12 +43,12 @@ impl Facts {
     fn follow_reach(&mut self, task: usize, world: &World) {
         let hosts = world.tasks[task].stations.len();
         self.idle.reach_since.resize(hosts, None);
-        let (home, beside) = (world.homes[task], world.besides[task]);
-        let can_write = world.servers[home].writable() && world.servers[beside].writable();
+        let (home, parts) = (world.homes[task], world.part_homes[task]);
+        let can_write = world.servers[home].writable() && world.servers[parts].writable();
         for host in 0..hosts {
             let reaches = can_write
                 && world.guard_reaches(task, host, home)
-                && world.guard_reaches(task, host, beside)
+                && world.guard_reaches(task, host, parts)
                 && world
                     .guard_server(task, host)
                     .is_none_or(|server| server == home || !world.servers[server].writable());
@@ -145,7 +108,7 @@ impl Facts {
         if let (Some(heard), Some(since), true) = (run.heard_at, guard_since, is_calm) {
             must("lost", heard.max(since) + LOST_MS, "though its guard heard of the loss");
         }
-        let says = &world.tasks[task].wanting[world.besides[task]];
+        let says = &world.tasks[task].wanting[world.part_homes[task]];
         let unwanted = self.idle.unwanted_since.filter(|_| says.says == Says::No);
         if let (Some(unwanted), Some(since)) = (unwanted, guard_since)
             && let Some(reached) = self.idle.reach_since.get(run.host).copied().flatten()
@@ -197,10 +160,10 @@ impl Facts {
         let Some(terms) = world.plan.tasks[task].guards.map(|guards| guards.terms) else {
             return wrong;
         };
-        let says = &real.wanting[world.besides[task]];
+        let says = &real.wanting[world.part_homes[task]];
         let says_now =
             if world.plan.spec.tasks[task].wanted.is_none() { Says::Yes } else { says.says };
-        let can_write = world.servers[world.besides[task]].writable();
+        let can_write = world.servers[world.part_homes[task]].writable();
         let since = |is_so: bool, before: Option<u64>, least: u64| {
             is_so.then(|| before.unwrap_or(now).max(least))
         };

@@ -1,55 +1,16 @@
 //! A guard's requests: their way over its network, and what they do to the data of a server, as
 //! `src/hold/scripts.rs` has it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lockwatch_guard::{Action, Reply};
 
-use super::Did;
 use crate::event::{GuardJob, GuardRequest};
 use crate::server::{Entry, Health, Value};
-use crate::world::World;
+use crate::world::state::{Did, World, instance};
 
-/// Longest time of one way over a good network, in milliseconds.
-const TRIP_MS: u64 = 12;
 /// Pause in milliseconds before the next attempt to listen for changes.
 const LISTEN_AGAIN_MS: u64 = 2_000;
-
-/// The network of one host.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Network {
-    pub(crate) cut_until: u64,
-    pub(crate) lags_until: u64,
-    pub(crate) each_way_ms: u64,
-}
-
-impl Network {
-    /// Whether nothing delays or loses what a guard sends.
-    pub(crate) fn is_good(&self, now: u64) -> bool {
-        self.cut_until <= now && self.lags_until <= now
-    }
-}
-
-/// The requests of one guard process.
-#[derive(Debug, Default)]
-pub(super) struct Client {
-    /// Number of requests so far.
-    pub(super) number: u64,
-    pub(super) in_flight: Option<Action>,
-    pub(super) queue: VecDeque<Action>,
-    /// The server to which it is connected, and that server's process.
-    pub(super) server: Option<(usize, u64)>,
-    /// The connection that hears of changes, and when it was last found broken.
-    hears: Option<(usize, u64)>,
-    deaf_since: u64,
-    /// Number of the present hold: one more after each request to give the lock back.
-    hold: u64,
-    /// The server and the hold for which it got the lock last.
-    got: Option<(usize, u64)>,
-    /// The highest token that it knows. A counter that was lost goes on above it.
-    newest_token: u64,
-}
 
 impl World {
     /// The longest time that a guard waits for an answer, in milliseconds.
@@ -57,14 +18,6 @@ impl World {
         let of_redis = self.plan.spec.stores.first().map_or(3_000, |store| store.timeout_ms);
         let period_ms = self.plan.tasks[task].guards.map_or(1_000, |it| it.terms.period_ms());
         (period_ms / 2).clamp(1, of_redis)
-    }
-
-    fn trip_ms(&mut self, task: usize, host: usize) -> u64 {
-        let now = self.now;
-        let task = &mut self.tasks[task];
-        let network = task.stations[host].network;
-        let lag_ms = if network.lags_until > now { network.each_way_ms } else { 0 };
-        lag_ms + task.chance.within(1, TRIP_MS)
     }
 
     /// Whether the network loses this message.
@@ -126,7 +79,19 @@ impl World {
         }
     }
 
-    /// A request has no answer. The next one connects anew.
+    /// Stops a guard for a while.
+    pub(super) fn pause_guard(&mut self, task: usize, host: usize, ms: u64) {
+        let until = self.now + ms;
+        let Some(station) = self.tasks[task].stations.get_mut(host) else { return };
+        let life = station.life;
+        if let Some(guard) = &mut station.guard {
+            guard.paused_until = guard.paused_until.max(until);
+            guard.wake_at = None;
+            self.guard_at(task, host, life, until, GuardJob::Wake);
+        }
+    }
+
+    /// A request has no answer. The next one connects again.
     fn fails(&mut self, task: usize, host: usize, life: u32, number: u64, at: u64) {
         let failed = GuardJob::Answered { number, reply: Reply::Failed, is_refused: false };
         self.guard_at(task, host, life, at.max(self.now + 1), failed);
@@ -261,7 +226,7 @@ impl World {
                 let got = guard.and_then(|guard| guard.client.got.replace((server, hold)));
                 if let Some(got) = got.filter(|got| *got != (server, hold)) {
                     let is_sure = got.0 == server;
-                    self.did(task, host, life, Did::HeldAnew { is_sure });
+                    self.did(task, host, life, Did::HeldAgain { is_sure });
                 }
                 self.did(task, host, life, Did::Leased { server, until, token: Some(token) });
                 Some(Reply::Taken { token })
@@ -339,7 +304,7 @@ impl World {
         }
     }
 
-    /// Connects anew to hear of changes, if that is due. What happened before nobody heard.
+    /// Connects again to hear of changes, if that is due. What happened before nobody heard.
     pub(super) fn listen_for_changes(&mut self, task: usize, host: usize) {
         let (now, home) = (self.now, self.homes[task]);
         let is_reached = self.guard_reaches(task, host, home);
@@ -357,27 +322,11 @@ impl World {
             self.guard_later(task, host, life, 1, GuardJob::Changed);
         }
     }
-
-    /// A server announces a changed key to the guards that listen to it, after at least `ms`.
-    pub(in crate::world) fn tell_guards(&mut self, server: usize, key: &Arc<[u8]>, ms: u64) {
-        let lock = self.lock_keys.get(key).copied();
-        let Some(task) = lock.or_else(|| self.beside_keys.get(key).copied()) else { return };
-        for host in 0..self.tasks[task].stations.len() {
-            let process = self.lives[server];
-            let station = &self.tasks[task].stations[host];
-            let (life, is_cut) = (station.life, station.network.cut_until > self.now);
-            let hears = station.guard.as_ref().and_then(|guard| guard.client.hears);
-            if hears == Some((server, process)) && !is_cut {
-                let ms = ms + self.trip_ms(task, host);
-                self.guard_later(task, host, life, ms, GuardJob::Changed);
-            }
-        }
-    }
 }
 
 /// The field of a hold of a guard process in the hash of its lock.
 fn field(task: usize, host: usize, life: u32, hold: u64) -> Vec<u8> {
-    format!("{}:{hold}", super::instance(task, host, life)).into_bytes()
+    format!("{}:{hold}", instance(task, host, life)).into_bytes()
 }
 
 fn instance_of(field: &[u8]) -> &[u8] {

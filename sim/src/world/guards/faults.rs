@@ -2,10 +2,9 @@
 
 use lockwatch_guard::Input;
 
-use super::Did;
 use crate::event::GuardJob;
 use crate::plan::Act;
-use crate::world::World;
+use crate::world::state::{Did, World};
 
 impl World {
     pub(in crate::world) fn act_on_guards(&mut self, act: Act) {
@@ -79,17 +78,6 @@ impl World {
             station.guard.is_some() && station.keepers.iter().any(|it| it.script.is_some())
         });
         runs.or(stations.iter().position(|it| it.guard.is_some())).unwrap_or(0)
-    }
-
-    pub(super) fn pause_guard(&mut self, task: usize, host: usize, ms: u64) {
-        let until = self.now + ms;
-        let Some(station) = self.tasks[task].stations.get_mut(host) else { return };
-        let life = station.life;
-        if let Some(guard) = &mut station.guard {
-            guard.paused_until = guard.paused_until.max(until);
-            guard.wake_at = None;
-            self.guard_at(task, host, life, until, GuardJob::Wake);
-        }
     }
 
     fn pause_keepers(&mut self, task: usize, host: usize, ms: u64) {

@@ -3,40 +3,13 @@
 
 use lockwatch_judge::time::Mono;
 
-use super::{Did, How};
 use crate::event::GuardJob;
-use crate::world::World;
+use crate::world::state::{Did, How, Keeper, Script, World};
 
 /// Longest time in milliseconds until a keeper notices that its time is over.
 const NOTICES_MS: u64 = 20;
 /// Time in milliseconds that the guard leaves to a keeper before it kills that as well.
 const KEEPER_TAKES_MS: u64 = 200;
-
-/// A keeper with its script.
-#[derive(Debug)]
-pub(crate) struct Keeper {
-    /// The guard process that started it.
-    pub(crate) life: u32,
-    pub(crate) script_number: u64,
-    pub(crate) is_alive: bool,
-    pub(crate) paused_until: u64,
-    /// The deadline on the host's clock.
-    pub(super) dead_by: Mono,
-    /// The script; `None`: it is gone, and the guard does not know that yet.
-    pub(crate) script: Option<Script>,
-    /// It was told to ask the script to end while it was paused.
-    owes_term: bool,
-    code: Option<u8>,
-}
-
-/// A script that runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Script {
-    /// It ends when it is asked to.
-    obeys: bool,
-    code: u8,
-    pub(super) frozen_until: u64,
-}
 
 impl World {
     pub(super) fn start_script(&mut self, task: usize, host: usize, token: u64, dead_by: Mono) {
@@ -72,7 +45,7 @@ impl World {
         self.guard_later(task, host, life, ends_ms, GuardJob::Ends { script: script_number });
         let turn = GuardJob::Keeper { script: script_number };
         self.guard_at(task, host, life, (alarm_at + late_ms).max(now + 1), turn);
-        self.beside_soon(task, host);
+        self.parts_soon(task, host);
     }
 
     fn keeper(&mut self, task: usize, host: usize, script: u64) -> Option<&mut Keeper> {

@@ -1,52 +1,31 @@
-//! What a guard does beside its lock, as `src/commands/guard/beside.rs` has it: it reads the
-//! switches, claims, tells its progress, and reports an overrun.
+//! What a guard does besides its lock, as `src/commands/guard/side_keys.rs` has it: it reads the
+//! switches, claims, writes its progress, and reports an overrun.
 
-use std::collections::VecDeque;
-
-use lockwatch_guard::{Input, Run, Runs};
+use lockwatch_guard::{Input, Run};
 use lockwatch_judge::reading::{Ended, GuardRuns};
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
-use super::Did;
 use crate::event::GuardJob;
 use crate::request::Says;
 use crate::server::Value;
-use crate::world::World;
+use crate::world::state::{Did, World};
 
 /// The switches are read so often where no change is announced, in milliseconds, and a claim is
 /// written so often.
 const EVERY_MS: u64 = 1_000;
 /// How long the report of an overrun stays at least, in milliseconds.
-const TOLD_FOR_MS: u64 = 10_000;
-
-/// The part of a guard process that reads switches and writes what agents read.
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    /// Whether the script runs.
-    pub(super) runs: bool,
-    /// The turn that is planned, and when.
-    number: u64,
-    due_at: Option<u64>,
-    /// It waits for an answer until then.
-    waits_until: u64,
-    claim_at: Option<u64>,
-    told_until: u64,
-    /// The runs that were written.
-    written: Runs,
-    /// Overruns to report, as token and milliseconds.
-    pub(super) overruns: VecDeque<(u64, u64)>,
-}
+const REPORTED_FOR_MS: u64 = 10_000;
 
 impl World {
     /// Something may have changed.
-    pub(super) fn beside_soon(&mut self, task: usize, host: usize) {
-        self.beside_at(task, host, self.now + 1);
+    pub(super) fn parts_soon(&mut self, task: usize, host: usize) {
+        self.parts_at(task, host, self.now + 1);
     }
 
-    fn beside_at(&mut self, task: usize, host: usize, at: u64) {
+    fn parts_at(&mut self, task: usize, host: usize, at: u64) {
         let station = &mut self.tasks[task].stations[host];
         let life = station.life;
         let Some(guard) = &mut station.guard else { return };
@@ -70,7 +49,7 @@ impl World {
         }
         guard.parts.due_at = None;
         self.listen_for_changes(task, host);
-        let server = self.besides[task];
+        let server = self.part_homes[task];
         let is_answered = self.guard_reaches(task, host, server) && self.servers[server].writable();
         let wanted = self.read_wanted(task, server, is_answered);
         if !is_answered {
@@ -85,7 +64,7 @@ impl World {
         guard.machine.handle(mono, Input::Wanted(wanted));
         let parts = &mut guard.parts;
         match parts.claim_at {
-            None if parts.runs => parts.claim_at = Some(now.max(parts.told_until)),
+            None if parts.runs => parts.claim_at = Some(now.max(parts.reported_until)),
             Some(_) if !parts.runs => {
                 parts.claim_at = None;
                 self.write_claim(task, host, None);
@@ -96,8 +75,8 @@ impl World {
         let parts = &mut guard.parts;
         if let Some((token, ms)) = parts.overruns.front().copied().filter(|_| is_answered) {
             parts.overruns.pop_front();
-            (parts.claim_at, parts.told_until) = (None, now + TOLD_FOR_MS);
-            self.tell_overrun(task, host, token, ms);
+            (parts.claim_at, parts.reported_until) = (None, now + REPORTED_FOR_MS);
+            self.report_overrun(task, host, token, ms);
         } else if parts.claim_at.is_some_and(|at| at <= now) {
             parts.claim_at = Some(now + EVERY_MS);
             self.write_claim(task, host, Some(now.to_string().into_bytes()));
@@ -106,7 +85,7 @@ impl World {
         if is_answered {
             self.write_runs(task, host);
         }
-        self.beside_at(task, host, now + EVERY_MS);
+        self.parts_at(task, host, now + EVERY_MS);
     }
 
     fn read_wanted(&self, task: usize, server: usize, is_answered: bool) -> Wanted {
@@ -129,7 +108,7 @@ impl World {
         if guard.parts.claim_at.take().is_some() {
             self.write_claim(task, host, None);
         }
-        let server = self.besides[task];
+        let server = self.part_homes[task];
         if self.guard_reaches(task, host, server) && self.servers[server].writable() {
             self.write_runs(task, host);
         }
@@ -137,7 +116,7 @@ impl World {
 
     /// The newest runs, by the server's clock.
     fn write_runs(&mut self, task: usize, host: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.claims.clone() else { return };
         let clock = ServerTime(self.servers[server].clock.at(now));
         let station = &mut self.tasks[task].stations[host];
@@ -171,10 +150,10 @@ impl World {
         });
     }
 
-    fn tell_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {
+    fn report_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {
         let life = self.tasks[task].stations[host].life;
         if self.write_claim(task, host, Some(overrun_claim(token, ms).into_bytes())) {
-            self.did(task, host, life, Did::Told { token });
+            self.did(task, host, life, Did::Written { token });
             let guard = self.tasks[task].stations[host].guard.as_ref();
             let instance = guard.map(|guard| guard.instance.to_vec());
             self.tasks[task].overruns.extend(instance);
@@ -183,7 +162,7 @@ impl World {
 
     /// Writes or removes a guard's field in the hash of claims; returns whether that was done.
     fn write_claim(&mut self, task: usize, host: usize, claim: Option<Vec<u8>>) -> bool {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.claims.clone() else { return false };
         if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
             return false;
@@ -205,7 +184,7 @@ impl World {
 
     /// The script runs, which counts as progress.
     fn write_heartbeat(&mut self, task: usize, host: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.progress.clone() else { return };
         if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
             return;

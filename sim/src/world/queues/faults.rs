@@ -1,7 +1,7 @@
 //! What happens to queues and their workers.
 
 use crate::plan::QueueAct;
-use crate::world::World;
+use crate::world::state::World;
 
 impl World {
     /// Something happens to a queue.

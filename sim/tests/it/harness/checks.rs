@@ -257,7 +257,7 @@ fn of_server(view: &TaskView, redis: &StoreView, name: &str) -> Option<Found> {
 
 /// The text form of an event: its name first, then its details.
 pub(crate) fn event_words(event: &Event) -> Vec<String> {
-    let (name, told): (&str, Vec<String>) = match &event.kind {
+    let (name, words): (&str, Vec<String>) = match &event.kind {
         EventKind::Verdict { from, to, rule } => {
             let from = from.map_or("nothing", |from| from.name());
             ("verdict", vec![format!("{from}>{}", to.name()), rule.name.to_owned()])
@@ -276,10 +276,10 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
         EventKind::PhantomHold { held_ms } => ("phantom_hold", vec![seconds(signed(*held_ms))]),
         EventKind::Outage { outage_ms } => ("outage", vec![seconds(signed(*outage_ms))]),
         EventKind::SplitBegan { kind, parties, left_ms } => {
-            let mut told = vec![kind.name().to_owned(), parties_named(parties)];
-            told.extend(parties.iter().filter_map(shown_by));
-            told.extend(left_ms.map(|ms| seconds(signed(ms))));
-            ("split_began", told)
+            let mut words = vec![kind.name().to_owned(), parties_named(parties)];
+            words.extend(parties.iter().filter_map(shown_by));
+            words.extend(left_ms.map(|ms| seconds(signed(ms))));
+            ("split_began", words)
         }
         EventKind::SplitEnded { kind, lasted_ms } => {
             ("split_ended", vec![kind.name().to_owned(), seconds(signed(*lasted_ms))])
@@ -290,7 +290,7 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
         other => less_common(other),
     };
     let shown_by = event.node.iter().map(|node| format!("@{}", short(node)));
-    [name.to_owned()].into_iter().chain(told).chain(shown_by).collect()
+    [name.to_owned()].into_iter().chain(words).chain(shown_by).collect()
 }
 
 fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
@@ -380,17 +380,17 @@ fn of_failover_report(failover_report: &FailoverReport) -> Vec<String> {
     let name = |node: &Option<Arc<str>>| {
         node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned())
     };
-    let mut told = vec![format!("{}>{}", name(&failover_report.from), name(&failover_report.to))];
-    told.extend(failover_report.changes.iter().map(|change| change.name().to_owned()));
+    let mut words = vec![format!("{}>{}", name(&failover_report.from), name(&failover_report.to))];
+    words.extend(failover_report.changes.iter().map(|change| change.name().to_owned()));
     let fates = Fate::ALL.iter().zip(failover_report.fates).filter(|(_, count)| *count > 0);
-    told.extend(fates.map(|(fate, count)| format!("{}:{count}", fate.name())));
-    told.extend(failover_report.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
-    told.extend(
+    words.extend(fates.map(|(fate, count)| format!("{}:{count}", fate.name())));
+    words.extend(failover_report.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
+    words.extend(
         (failover_report.overlap_ms > 0)
             .then(|| format!("overlap:{}", seconds(signed(failover_report.overlap_ms)))),
     );
-    told.push(format!("blind:{}", seconds(signed(failover_report.blind_ms))));
-    told
+    words.push(format!("blind:{}", seconds(signed(failover_report.blind_ms))));
+    words
 }
 
 fn parties_named(parties: &[Party]) -> String {

@@ -222,8 +222,8 @@ impl Play<'_> {
             }
         }
         let matching = self.events.iter().skip(self.window_from).filter(|event| {
-            let told = event_words(event);
-            told.first() == words.first() && words.iter().all(|word| told.contains(word))
+            let shown = event_words(event);
+            shown.first() == words.first() && words.iter().all(|word| shown.contains(word))
         });
         matching.count() as u64
     }

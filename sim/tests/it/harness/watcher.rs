@@ -38,7 +38,7 @@ pub(crate) struct Watcher {
     sent: u64,
     latency_ms: u64,
     sweeps: u64,
-    told: Option<Topology>,
+    reported: Option<Topology>,
     /// Servers that reported the replica role in their last answer.
     replicas: BTreeSet<String>,
     /// Beginning and end.
@@ -65,7 +65,7 @@ impl Watcher {
             sent: 0,
             latency_ms: 0,
             sweeps: 0,
-            told: None,
+            reported: None,
             replicas: BTreeSet::new(),
             paused: None,
         }
@@ -123,7 +123,7 @@ impl Watcher {
             self.paused = None;
             self.wake_up(from, now, fleet, setup, &mut inputs);
         }
-        self.tell_topology(now, fleet, setup, &mut inputs);
+        self.report_topology(now, fleet, setup, &mut inputs);
         self.arrive(now, fleet, setup, &mut inputs);
         let sweep = self.next_tick <= now;
         if self.take_due(now, setup) {
@@ -172,11 +172,11 @@ impl Watcher {
     }
 
     /// Reports the known servers whenever they have changed.
-    fn tell_topology(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
+    fn report_topology(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         let topology = fleet.topology(now, setup);
-        if topology != self.told {
+        if topology != self.reported {
             inputs.extend(topology.clone().map(Input::Topology));
-            self.told = topology;
+            self.reported = topology;
         }
     }
 

@@ -164,8 +164,8 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     let page = until_running(&agent, &["task-0", "task-1"]);
     assert_eq!(all_ends(&page), 0.0);
     assert!(trap.accept().is_err(), "somebody dialled the foreign host");
-    let told = agent.log_lines(&["announced at an address that is not allowed", FOREIGN]);
-    assert!(!told.is_empty() && told.len() < 10, "{told:#?}");
+    let reported = agent.log_lines(&["announced at an address that is not allowed", FOREIGN]);
+    assert!(!reported.is_empty() && reported.len() < 10, "{reported:#?}");
 }
 
 /// Host names are preferred but not set: each node then reports `?` and its address.

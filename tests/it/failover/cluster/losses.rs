@@ -161,11 +161,11 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
         page.get("lockwatch_task_splits_by_kind_total", &[("task", "outbound"), ("kind", kind)])
     };
     agent.until(PATIENCE, "of masters", |page| kinds(page, "masters") == Some(1.0));
-    let told = agent.log_lines(&["event=split"]);
+    let reported = agent.log_lines(&["event=split"]);
     let (old, new) = (cluster.members[0].announced(), cluster.members[replica].announced());
     assert!(
-        told.iter().any(|line| line.contains(&old) && line.contains(&new)),
-        "both nodes are named: {told:#?}"
+        reported.iter().any(|line| line.contains(&old) && line.contains(&new)),
+        "both nodes are named: {reported:#?}"
     );
 
     // The old master learns of the new one and discards what it acknowledged.

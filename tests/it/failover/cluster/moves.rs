@@ -74,12 +74,12 @@ impl Holder {
             assert_eq!(connections.run(home, &format!("SET {key} worker PX {LEASE_MS}")), "+OK");
         }
         let ended = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ended);
+        let reported = Arc::clone(&ended);
         let renewing = thread::spawn(move || {
             let mut renewals: BTreeMap<String, u32> = BTreeMap::new();
             let pause = RENEW_EVERY / u32::try_from(homes.len()).unwrap();
             let mut next = Instant::now();
-            while !told.load(Ordering::SeqCst) {
+            while !reported.load(Ordering::SeqCst) {
                 for (key, home) in &mut homes {
                     assert_eq!(
                         connections.run(home, &format!("PEXPIRE {key} {LEASE_MS}")),
@@ -89,7 +89,7 @@ impl Holder {
                     *renewals.entry(key.clone()).or_default() += 1;
                     next += pause;
                     thread::sleep(next.saturating_duration_since(Instant::now()));
-                    if told.load(Ordering::SeqCst) {
+                    if reported.load(Ordering::SeqCst) {
                         break;
                     }
                 }
@@ -144,10 +144,10 @@ struct Looks {
 impl Looks {
     fn start(port: u16, began: Instant) -> Looks {
         let ended = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ended);
+        let reported = Arc::clone(&ended);
         let looking = thread::spawn(move || {
             let mut looks = Vec::new();
-            while !told.load(Ordering::SeqCst) {
+            while !reported.load(Ordering::SeqCst) {
                 looks.push(Look::at(port, began));
                 // A scrape of a thousand tasks with all metrics is much work for a debug build: the
                 // agent must also read.

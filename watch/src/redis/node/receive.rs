@@ -9,10 +9,10 @@ use lockwatch_judge::reading::{GuardReading, Parts, QueueReading, TaskReading, U
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-use super::Node;
 use super::errors::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
 use super::flight::{Flight, What};
 use super::send::refused;
+use super::state::Node;
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Decoded, Kept};
 use crate::redis::diagnosis::{bounded, words_for};
@@ -361,12 +361,6 @@ impl Node {
         }
         out.news(&self.address, NodeNewsKind::Failed { why });
         self.lose(opening, why, now, out)
-    }
-
-    /// The standing of an answer. Keys beside a lock are always read from a server that decides
-    /// about them.
-    pub(super) fn standing(&self, what: &What) -> Standing {
-        if matches!(what, What::Parts(_)) { Standing::Decides } else { self.duty.standing }
     }
 
     /// Shows what was kept of a batch.

@@ -1,5 +1,5 @@
-//! Decides what a server is asked and when: scheduled batches, keys beside locks of other servers,
-//! and its role.
+//! Decides what a server is asked and when: scheduled batches, parts of tasks whose
+//! locks are on other servers, and its role.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,8 +12,8 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
-use super::Node;
 use super::flight::{FLIGHTS, Flight, PartsRead, What};
+use super::state::Node;
 use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::batch::Question;
@@ -38,7 +38,7 @@ pub(super) fn refused(question: &Question, replies: &[Reply]) -> Option<String> 
 
 impl Node {
     /// Reads `parts` of tasks whose locks live on `of`, as soon as possible.
-    pub(in crate::redis) fn read_beside(
+    pub(in crate::redis) fn read_parts(
         &mut self,
         parts: Vec<(TaskIndex, Scope)>,
         of: &Arc<str>,

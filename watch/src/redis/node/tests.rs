@@ -6,7 +6,9 @@ use std::borrow::ToOwned as _;
 use lockwatch_judge::reading::LockReading;
 use lockwatch_judge::spec::StoreIndex;
 
+use super::flight::PartsRead;
 use super::*;
+use crate::redis::accept::Caps;
 use crate::redis::accept::RoleCheck;
 use crate::redis::batch::Question;
 use crate::redis::driver::Action;
@@ -14,6 +16,7 @@ use crate::redis::read::{Scope, TaskRead};
 use crate::redis::reply::{Command, Reply};
 use crate::redis::schedule::{BATCH_TASKS, BatchKind, Sizes};
 use crate::redis::store::Servers;
+use crate::redis::tasks::Assignment;
 use crate::redis::tasks::Tasks;
 use crate::redis::testing::{
     actions, answers, at, bytes, closed, dialled, dials, error, failed, greeted, news, now, out,
@@ -198,7 +201,7 @@ fn another_standing_drops_what_waits_to_be_asked() {
     let (mut node, mut out) = (node(Standing::Decides, &own), out());
     connect(&mut node, "master", 0, &mut out);
     let parts = [(TaskIndex(0), Scope::ALL)].to_vec();
-    node.read_beside(parts, &"two:6379".into(), Mono(0), &mut out);
+    node.read_parts(parts, &"two:6379".into(), Mono(0), &mut out);
     assert_eq!(node.remote_parts.len(), 1);
     node.assign(&duty(Standing::Witness, &own), Mono(1));
     assert!(node.remote_parts.is_empty());
@@ -210,7 +213,7 @@ fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     connect(&mut node, "master", 0, &mut out);
     for (task, of) in [(0, "two:6379"), (0, "two:6379"), (1, "two:6379"), (0, "three:6379")] {
         let parts = [(TaskIndex(task), Scope::ALL)].to_vec();
-        node.read_beside(parts, &of.into(), Mono(0), &mut out);
+        node.read_parts(parts, &of.into(), Mono(0), &mut out);
     }
     assert_eq!(node.remote_parts.len(), 3);
 }
@@ -243,7 +246,7 @@ fn a_witness_is_read_at_the_full_pace_while_it_says_master() {
 }
 
 #[test]
-fn whoever_decides_and_says_that_it_is_a_replica_is_heard_as_one() {
+fn a_server_that_decides_and_reports_as_a_replica_counts_as_one() {
     let (mut node, mut out) = (node(Standing::Decides, &tasks(0..1)), out());
     connect(&mut node, "master", 0, &mut out);
     let asked = asks(&mut node, 0, &mut out);

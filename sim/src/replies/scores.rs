@@ -3,8 +3,8 @@
 use lockwatch_judge::spec::Unit;
 use lockwatch_watch::redis::reply::Reply;
 
-use super::commands::{bytes, wrong_type};
-use super::{Server, Value};
+use super::values::{bytes, wrong_type};
+use crate::server::{Server, Value};
 
 impl Server {
     /// The reply to a command about the sorted set `key`.

@@ -1,8 +1,14 @@
 //! The replies of a server to the commands of the watcher, as Redis gives them.
 
-use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
+mod info;
+mod scores;
+mod values;
 
-use super::{Entry, Health, Server, Value};
+use lockwatch_watch::redis::reply::{Command, Reply};
+
+use crate::server::{Entry, Health, Server, Value};
+use values::{bytes, too_large, wrong_type};
+pub(crate) use values::{error, is_too_large};
 
 impl Server {
     /// The answer to one command at `now`.
@@ -41,7 +47,7 @@ impl Server {
             }
             b"HSCAN" => match self.get(key, now).map(|entry| &entry.value) {
                 None => scanned(Vec::new()),
-                Some(Value::Huge) => error(TOO_LARGE, ""),
+                Some(Value::Huge) => too_large(),
                 Some(Value::Hash(fields)) => scanned(
                     fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect(),
                 ),
@@ -144,33 +150,12 @@ impl Server {
     }
 }
 
-/// The code of a reply that stands for one that is larger than an agent reads.
-const TOO_LARGE: &str = "TOO-LARGE";
-
-/// Whether the reply stands for one that is larger than an agent reads.
-pub(crate) fn is_too_large(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(error) if error.code == TOO_LARGE.as_bytes())
-}
-
-/// An error reply.
-pub(crate) fn error(code: &str, detail: &str) -> Reply {
-    Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: detail.as_bytes().to_vec() })
-}
-
-pub(super) fn wrong_type() -> Reply {
-    error("WRONGTYPE", "Operation against a key holding the wrong kind of value")
-}
-
 fn scanned(items: Vec<Reply>) -> Reply {
     Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(items)])
 }
 
 fn field(fields: &[(Vec<u8>, Vec<u8>)], name: &[u8]) -> Reply {
     fields.iter().find(|(known, _)| known == name).map_or(Reply::Nil, |(_, value)| bytes(value))
-}
-
-pub(super) fn bytes(bytes: &[u8]) -> Reply {
-    Reply::Bytes(bytes.to_vec())
 }
 
 /// A number as text, as in the reply to `TIME`.

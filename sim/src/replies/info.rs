@@ -4,13 +4,7 @@ use std::fmt::Write as _;
 
 use lockwatch_watch::redis::reply::Reply;
 
-use super::{Health, Server};
-
-/// Texts that change seldom.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    server: (u64, Vec<u8>),
-}
+use crate::server::{Health, Server};
 
 impl Server {
     pub(super) fn info(&mut self, section: &[u8]) -> Reply {
@@ -18,16 +12,16 @@ impl Server {
         let mut text = String::new();
         let written = match section {
             b"server" => {
-                if self.info_text.server.0 != history.run_id {
+                if self.info_text.0 != history.run_id {
                     let version = if self.has_pexpiretime { "7.0.15" } else { "6.2.14" };
-                    let told = format!(
+                    let shown = format!(
                         "# Server\r\nredis_version:{version}\r\nrun_id:{:040x}\r\n\
                          tcp_port:6379\r\n",
                         history.run_id
                     );
-                    self.info_text.server = (history.run_id, told.into_bytes());
+                    self.info_text = (history.run_id, shown.into_bytes());
                 }
-                return Reply::Bytes(self.info_text.server.1.clone());
+                return Reply::Bytes(self.info_text.1.clone());
             }
             b"replication" => self.replication(&mut text),
             b"persistence" => write!(

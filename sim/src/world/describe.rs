@@ -1,28 +1,28 @@
 //! Describes recent true events in lines of text, for the analysis of a failure.
 
-use super::World;
+use super::state::World;
 use crate::truth::{LockState, Since, Turn};
 
 /// Length of the described period in milliseconds.
-const TOLD_MS: u64 = 120_000;
+const DESCRIBED_MS: u64 = 120_000;
 
 impl World {
     /// Lists faults and changes of the data, and for one task the recent history of its lock.
-    pub(crate) fn tell(&self, task: Option<usize>) -> Vec<String> {
-        let from = self.now.saturating_sub(TOLD_MS);
-        let mut told: Vec<(u64, String)> = Vec::new();
+    pub(crate) fn describe(&self, task: Option<usize>) -> Vec<String> {
+        let from = self.now.saturating_sub(DESCRIBED_MS);
+        let mut lines: Vec<(u64, String)> = Vec::new();
         let steps = self.plan.steps.iter().filter(|step| (from..=self.now).contains(&step.at));
-        told.extend(steps.map(|step| (step.at, format!("{:?}", step.act))));
-        told.extend(
+        lines.extend(steps.map(|step| (step.at, format!("{:?}", step.act))));
+        lines.extend(
             self.generations
                 .iter()
                 .map(|it| (it.at, format!("server {}: {:?}", it.server, it.what))),
         );
-        told.extend(
+        lines.extend(
             self.rulers.iter().map(|(at, server)| (*at, format!("server {server} decides"))),
         );
         let of_task = self.deeds_before.iter().filter(|(_, deed)| Some(deed.task) == task);
-        told.extend(of_task.map(|(at, deed)| {
+        lines.extend(of_task.map(|(at, deed)| {
             (*at, format!("host {} guard {}: {:?}", deed.host, deed.life, deed.what))
         }));
         if let Some(task) = task.and_then(|task| self.tasks.get(task)) {
@@ -33,23 +33,23 @@ impl World {
                         format!("server {server}: {}, {:?}", shown(&since.state), since.cause),
                     )
                 };
-                told.extend(past.between(from, self.now).map(line));
+                lines.extend(past.between(from, self.now).map(line));
             }
             let released = |at: u64, who: &[u8]| {
                 (at, format!("{} gives it back", String::from_utf8_lossy(who)))
             };
-            told.extend(task.releases.iter().map(|release| released(release.at, &release.who)));
+            lines.extend(task.releases.iter().map(|release| released(release.at, &release.who)));
             for (who, claim) in &task.claims {
                 let who = String::from_utf8_lossy(who);
-                told.push((
+                lines.push((
                     claim.newest,
                     format!("{who} claims, as it has done since {}", claim.first),
                 ));
             }
         }
-        told.retain(|(at, _)| (from..=self.now).contains(at));
-        told.sort();
-        told.into_iter().map(|(at, line)| format!("{at}: {line}")).collect()
+        lines.retain(|(at, _)| (from..=self.now).contains(at));
+        lines.sort();
+        lines.into_iter().map(|(at, line)| format!("{at}: {line}")).collect()
     }
 }
 

@@ -3,14 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Leave;
+use crate::server::Value;
 use crate::truth::{Cause, Layout, LockState};
-use crate::world::World;
+use crate::world::state::{Leave, World};
 
 /// Members that left are remembered for so long.
 const KEPT_MS: u64 = 900_000;
 
 impl World {
+    pub(in crate::world) fn scores(&self, task: usize, server: usize) -> Vec<(Vec<u8>, i64)> {
+        let key = &self.tasks[task].keys.lock;
+        match self.servers[server].get(key, self.now).map(|entry| &entry.value) {
+            Some(Value::Scores(members, _)) => members.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The set of a server has changed.
     pub(in crate::world) fn note_queue(&mut self, server: usize, task: usize) {
         let now = self.now;
@@ -33,7 +41,7 @@ impl World {
                     queues.left[server].push(Leave { at: now });
                 }
             }
-            // What a restart brings back was executed before: whoever takes it now does it again.
+            // What a restart brings back was executed before: who takes it now does it again.
             let is_back = due.is_none() || member.gone.is_some_and(|(_, old)| due == Some(old));
             if !is_back {
                 member.holder = None;
