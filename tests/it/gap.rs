@@ -16,8 +16,11 @@ use crate::support::truth::rule;
 const GRACE_MS: u64 = 2_000;
 const SETTLE_MS: u64 = 2_000;
 const INTERVAL_MS: u64 = 500;
-/// What check-config says of a crash loop, and a second for a busy machine.
-const WORST: Duration = Duration::from_millis(GRACE_MS + SETTLE_MS + 2 * INTERVAL_MS + 500 + 1_000);
+/// What check-config says of a crash loop, and time for a busy machine.
+const WORST: Duration = Duration::from_millis(GRACE_MS + SETTLE_MS + 2 * INTERVAL_MS + 500 + 3_000);
+/// A worker that was never later than this had its lock as planned: even the shortest hold shows
+/// between two reads, and no lock was free for long enough to be confirmed free.
+const LATE: Duration = Duration::from_millis(40);
 
 /// How a lock is taken.
 #[derive(Clone, Copy)]
@@ -51,11 +54,11 @@ const LOOPS: [Loop; 9] = [
     expires("short", Layout::Text, 120, 1_000),
     expires("short-hash", Layout::Redisson, 120, 1_000),
     expires("often", Layout::Text, 120, 300),
-    expires("long", Layout::Text, 900, 1_000),
+    expires("long", Layout::Text, 700, 1_000),
     released("crash", Layout::Text, 1_200, 2_000),
     released("crash-hash", Layout::Redisson, 1_200, 2_000),
     Loop { is_down: false, ..released("iterates", Layout::Text, 900, 1_000) },
-    Loop { is_down: false, ..released("moments", Layout::Text, 50, 150) },
+    Loop { is_down: false, ..released("moments", Layout::Text, 100, 200) },
     Loop { is_down: false, ..released("deploys", Layout::Redisson, 5_000, 6_000) },
 ];
 
@@ -75,16 +78,18 @@ impl Client {
     }
 }
 
-fn runs(it: Loop, port: u16, ended: Arc<AtomicBool>) -> JoinHandle<()> {
+/// Returns by how much it was late at worst, in taking or releasing the lock.
+fn runs(it: Loop, port: u16, ended: Arc<AtomicBool>) -> JoinHandle<Duration> {
     thread::spawn(move || {
         let mut client = Client::new(port);
         let key = it.task;
         let begun = Instant::now();
+        let mut late = Duration::ZERO;
         for round in 0_u32.. {
             let at = begun + Duration::from_millis(it.each_ms) * round;
             sleep(at.saturating_duration_since(Instant::now()));
             if ended.load(Ordering::SeqCst) {
-                return;
+                return late;
             }
             let lease_ms = it.lease_ms;
             match it.layout {
@@ -94,12 +99,15 @@ fn runs(it: Loop, port: u16, ended: Arc<AtomicBool>) -> JoinHandle<()> {
                      KEYS[1], ARGV[2])\" 1 {key} 0d6f2c1e-0000-4000-8000-{round:012}:1 {lease_ms}"
                 )),
             }
+            late = late.max(at.elapsed());
             if let Some(held_ms) = it.released_ms {
                 let end = at + Duration::from_millis(held_ms);
                 sleep(end.saturating_duration_since(Instant::now()));
                 client.send(&format!("DEL {key}"));
+                late = late.max(end.elapsed());
             }
         }
+        late
     })
 }
 
@@ -149,17 +157,21 @@ fn what_is_held_again_and_again_but_never_for_long_is_down_and_stays_so() {
     let explained = agents[0].text("/api/v1/tasks/short/explain");
     let seen: Vec<_> = watches.into_iter().map(Watch::stop_timed).collect();
     ended.store(true, Ordering::SeqCst);
-    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    let lates: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
 
     for (agent, pages) in agents.iter().zip(&seen) {
-        for Loop { task, is_down: expected, .. } in LOOPS {
+        for (Loop { task, is_down: expected, .. }, late) in LOOPS.into_iter().zip(&lates) {
             let first = pages.iter().position(|(_, page)| is_down(page, task));
             let Some(first) = first else {
                 assert!(!expected, "{task} is never down\n{}", agent.log());
                 continue;
             };
             let (at, page) = &pages[first];
-            agent.check(page, &format!("{task} is not down"), expected);
+            if !expected && *late > LATE {
+                eprintln!("{task} was late by {late:?}, so it may have been down for a while");
+                continue;
+            }
+            agent.check(page, &format!("{task} is not down: late by {late:?}"), expected);
             let after = at.duration_since(watched);
             agent.check(page, &format!("{task} is down in time: {after:?}"), after <= WORST);
             for (_, page) in &pages[first..] {

@@ -179,7 +179,8 @@ fn a_worker_that_dies_stalls_its_turn_after_max_late() {
     let task = scene.until("stalled");
     assert_eq!((&task["turn"]["task"], &task["rule"]), (&"b".into(), &"turn_late".into()));
     let (late, due) = (task["turn"]["overdue_seconds"].as_f64().unwrap(), 2.0);
-    assert!(late > due && late < due + 1.5, "{task}");
+    // With time for a busy machine.
+    assert!(late > due && late < due + 5.0, "{task}");
     let problem = |problem: &str| {
         let labels = [("task", TASK), ("problem", problem)];
         scene.agent.page().get("lockwatch_task_problem_seconds", &labels)
@@ -249,12 +250,14 @@ fn what_is_no_turn_is_unknown_with_a_remedy() {
         scene.server.cli(&["del", "turns"]);
         scene.server.cli(&command);
         let is_shown = |view: &View| view.task(TASK)["turn"]["unknown"]["reason"] == reason;
-        scene.agent.until_view(PATIENCE, reason, is_shown);
-        let text = scene.task().to_string();
+        // One view has both: a reading that times out on a busy machine has a reason of its own.
+        let view = scene.agent.until_view(PATIENCE, reason, is_shown);
+        let text = view.task(TASK).to_string();
         assert!(text.contains(remedy), "{reason}: {text}");
     }
-    scene.until("unknown");
-    assert_eq!(scene.agent.view().verdict("beside"), "stopped");
+    let is_unknown = |view: &View| view.verdict(TASK) == "unknown";
+    let view = scene.agent.until_view(PATIENCE, "unknown", is_unknown);
+    assert_eq!(view.verdict("beside"), "stopped");
     scene.server.cli(&["del", "turns"]);
     scene.give("a", milliseconds() / 1_000);
     scene.until("running");

@@ -54,10 +54,10 @@ const CONFIRMS_MS: u64 = 250;
 /// Delay of the confirming read in milliseconds. It is long enough even if the read shares a batch
 /// with reads that are due slightly later.
 const CONFIRM_AFTER_MS: u64 = 260;
-/// Delays in milliseconds of the reads before it, after a hold that had not settled and where no
-/// server reports changes: a lock that is taken for moments was perhaps taken again in between.
-/// Uneven, so that a regular rhythm is not missed each time.
-const CONFIRMS_BETWEEN_MS: [u64; 3] = [50, 110, 190];
+/// Time in milliseconds between the reads before it, where a gap may begin that holds must settle to
+/// end, and no server reports changes: a lock that is taken for moments was perhaps taken again in
+/// between. A hold that lasts longer than this cannot fall between two of them, whatever the rhythm.
+const CONFIRMS_EVERY_MS: u64 = 37;
 /// Delay in milliseconds between a deadline and the read of the lock.
 const AFTER_DEADLINE_MS: u64 = 20;
 /// Delay in milliseconds between the end of the grace and the read of the lock. It is longer than a
@@ -109,8 +109,6 @@ pub(super) struct Entry {
     pub(super) held: Option<Arc<Held>>,
     /// When its present holder has been seen for as long as a hold takes to settle.
     pub(super) young_until: Mono,
-    /// The hold that ended last had not settled.
-    pub(super) was_young: bool,
     /// A young hold is read again at this instant.
     pub(super) young_at: Option<Mono>,
     /// The newest reading, if a glance can confirm it.
@@ -157,7 +155,6 @@ impl Entry {
             settle_ms: watched.settle_ms,
             held: None,
             young_until: Mono(0),
-            was_young: false,
             young_at: None,
             known: None,
             doubted: false,
@@ -177,9 +174,11 @@ impl Entry {
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
         let confirmation =
             confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
-        let between = self.free_since.filter(|_| self.was_young && !hinted).and_then(|since| {
-            let looks = CONFIRMS_BETWEEN_MS.map(|delay_ms| since.plus_ms(delay_ms));
-            looks.into_iter().find(|at| *at > sent)
+        let may_miss_holds = self.grace_ms.is_some() && self.settle_ms > 0 && !hinted;
+        let between = self.free_since.filter(|_| may_miss_holds).and_then(|since| {
+            let reads = sent.since_ms(since) / CONFIRMS_EVERY_MS + 1;
+            let delay_ms = reads * CONFIRMS_EVERY_MS;
+            (delay_ms < CONFIRM_AFTER_MS).then(|| since.plus_ms(delay_ms))
         });
         let deadline = self.deadline_at.filter(|at| *at > sent);
         let proof = self.proof_at.filter(|at| *at > sent);
@@ -194,10 +193,7 @@ impl Entry {
                 self.somebody_has_it();
             }
             LockReading::Free => {
-                if self.held.take().is_some() {
-                    self.was_young = sent < self.young_until;
-                }
-                (self.proof_at, self.young_at) = (None, None);
+                (self.held, self.proof_at, self.young_at) = (None, None, None);
                 self.nobody_has_it(sent);
             }
             LockReading::Unknown(_) => {}
