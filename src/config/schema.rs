@@ -143,7 +143,8 @@ pub(super) const CLUSTER: BlockSpec = BlockSpec {
     ],
 };
 
-pub(super) const TASK: BlockSpec = BlockSpec {
+/// A task. An explanation lists its fields in this order.
+pub const TASK: BlockSpec = BlockSpec {
     path: "tasks[]",
     fields: &[
         "name",
@@ -156,10 +157,10 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "settle",
         "wind_down",
         "blind_after",
-        "paused_until",
         "progress",
         "claims",
         "hosts",
+        "paused_until",
         "max_hold",
         "labels",
         "metrics",
