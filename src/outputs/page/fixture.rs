@@ -5,13 +5,11 @@ use std::time::Instant;
 
 use lockwatch_judge::input::Input;
 use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{
-    Durations, Grounds, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
-};
+use lockwatch_judge::snapshot::{HoldView, KindView, LockView, Snapshot, TaskView, TaskViews};
 use lockwatch_judge::spec::{Authority, StoreIndex, StoreSpec, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
-use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted, rules};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, rules};
 use lockwatch_watch::redis::libraries;
 
 use crate::published::Published;
