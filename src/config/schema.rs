@@ -143,8 +143,7 @@ pub(super) const CLUSTER: BlockSpec = BlockSpec {
     ],
 };
 
-/// A task. An explanation lists its fields in this order.
-pub const TASK: BlockSpec = BlockSpec {
+pub(super) const TASK: BlockSpec = BlockSpec {
     path: "tasks[]",
     fields: &[
         "name",
@@ -157,10 +156,10 @@ pub const TASK: BlockSpec = BlockSpec {
         "settle",
         "wind_down",
         "blind_after",
+        "paused_until",
         "progress",
         "claims",
         "hosts",
-        "paused_until",
         "max_hold",
         "labels",
         "metrics",

@@ -2,13 +2,26 @@
 
 use super::Setting;
 use super::seen::Seen;
-use crate::config::schema::TASK;
 use crate::config::{INTERVAL, TIMEOUT, ms};
 use crate::outputs::describe::settings::{self, Value};
 use crate::text::durations::duration_text;
 
-/// Of the fields of a task, those that do not matter for a verdict.
-const OTHERS: [&str; 5] = ["name", "redis", "labels", "metrics", "guard"];
+/// The blocks and fields that matter, in the order in which they are shown.
+const MATTERING: [&str; 13] = [
+    "lock",
+    "turn",
+    "queue",
+    "wanted",
+    "grace",
+    "settle",
+    "wind_down",
+    "blind_after",
+    "progress",
+    "claims",
+    "hosts",
+    "paused_until",
+    "max_hold",
+];
 
 /// The lines, those of the store first. A value that equals the default is marked, whether it is
 /// written in the file or not.
@@ -20,7 +33,7 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
         lines.push(duration(&name("timeout"), store.spec.timeout_ms, Some(ms(TIMEOUT))));
     }
     let all = settings::settings(seen.view);
-    for name in TASK.fields.iter().copied().filter(|name| !OTHERS.contains(name)) {
+    for name in MATTERING {
         let field = all.iter().find(|it| it.block.is_empty() && it.name == name);
         lines.extend(match field.map(|field| &field.value) {
             Some(Value::Limit(ms, default_ms)) => Some(duration(name, *ms, *default_ms)),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwatch_judge::input::Input;
 use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{HoldView, KindView, LockView, Snapshot, TaskView, TaskViews};
-use lockwatch_judge::spec::{Authority, StoreIndex, StoreSpec, TaskSpec, WatchSpec};
-use lockwatch_judge::state::State;
+use lockwatch_judge::snapshot::{
+    Durations, Grounds, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
+};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
-use lockwatch_judge::verdict::{LockFact, Rule, Verdict, rules};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted, rules};
 use lockwatch_watch::redis::libraries;
 
 use crate::published::Published;
@@ -36,22 +36,41 @@ pub(crate) fn rule(name: &str) -> &'static Rule {
 
 /// A task that is free according to a reading at an instant.
 pub(crate) fn free(read_at: u64) -> TaskView {
-    let lock = libraries::lock(b"task:lock", "redisson");
-    let stores = vec![StoreSpec::new("main", Authority::ALONE, &["a:1"])];
-    let tasks = vec![Arc::new(TaskSpec::new("task", StoreIndex(0), lock))];
-    let watched = WatchSpec { stores, tasks, epoch: 0 };
-    let mut state = State::new();
-    let _events = state.step(Mono(0), Input::Config(Arc::new(watched)));
     TaskView {
+        spec: Arc::new(TaskSpec::new(
+            "task",
+            StoreIndex(0),
+            libraries::lock(b"task:lock", "redisson"),
+        )),
+        store: "main".into(),
         verdict: Verdict::Stopped,
         rule: rule("free_unset"),
+        verdict_since: Mono(0),
+        judged: None,
+        wanted: Wanted::Unset,
+        switches: None,
+        wanting_users: None,
+        switch_key_seen: None,
         key_seen: true,
+        lost_users: Box::default(),
+        switches_unknown: None,
         held: Some(false),
         unknown: None,
+        said: None,
+        refuses_writes: None,
         node: Some("a:1".into()),
         last_reading: Some(Mono(read_at)),
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
-        ..TaskView::clone(state.snapshot(Mono(0)).tasks.first().unwrap())
+        progress: None,
+        live_claims: Box::default(),
+        claims_unknown: None,
+        runs: None,
+        hosts_unknown: None,
+        splits: Box::default(),
+        paused: None,
+        durations: Durations::default(),
+        totals: Arc::default(),
+        grounds: Grounds::default(),
     }
 }
 
