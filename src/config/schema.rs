@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 20] = [
+pub const BLOCKS: [&BlockSpec; 21] = [
     &TOP,
     &LINKS,
     &REDIS,
@@ -34,6 +34,7 @@ pub const BLOCKS: [&BlockSpec; 20] = [
     &CLAIMS,
     &HOSTS,
     &PAUSED_UNTIL,
+    &DEPLOYED,
     &GUARD,
     &BYTES,
 ];
@@ -157,6 +158,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "wind_down",
         "blind_after",
         "paused_until",
+        "deployed",
         "progress",
         "claims",
         "hosts",
@@ -244,6 +246,9 @@ pub(super) const HOSTS: BlockSpec =
 
 pub(super) const PAUSED_UNTIL: BlockSpec =
     BlockSpec { path: "tasks[].paused_until", fields: &["key"], otherwise: &[] };
+
+pub(super) const DEPLOYED: BlockSpec =
+    BlockSpec { path: "tasks[].deployed", fields: &["key"], otherwise: &[] };
 
 pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
