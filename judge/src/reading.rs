@@ -310,9 +310,6 @@ pub struct Parts {
     pub hosts: Option<HostsReading>,
     /// The pause.
     pub pause: Option<PauseReading>,
-    /// What was installed; `None` also when not requested this time.
-    #[cfg_attr(feature = "serde", serde(default, with = "crate::bytes"))]
-    pub deployed: Option<Result<Vec<u8>, Unknown>>,
 }
 
 impl Parts {
@@ -326,22 +323,12 @@ impl Parts {
             runs: RunsReading::default(),
             hosts: None,
             pause: self.pause.map(|_| PauseReading::Unknown(why)),
-            deployed: None,
         }
     }
 
     /// Why parts are unknown; names of hosts are for display only, and not among them.
     pub fn whys_unknown(&self) -> impl Iterator<Item = Unknown> {
-        let Parts {
-            switches,
-            progress,
-            claims,
-            overruns: _,
-            runs: _,
-            hosts: _,
-            pause,
-            deployed: _,
-        } = self;
+        let Parts { switches, progress, claims, overruns: _, runs: _, hosts: _, pause } = self;
         let whys = [
             if let Some(SwitchesReading::Unknown(why)) = switches { Some(*why) } else { None },
             if let Some(ProgressReading::Unknown(why)) = progress { Some(*why) } else { None },
@@ -353,14 +340,12 @@ impl Parts {
 
     /// Why any part is unknown, to be corrected.
     pub fn whys_unknown_mut(&mut self) -> impl Iterator<Item = &mut Unknown> {
-        let Parts { switches, progress, claims, overruns: _, runs: _, hosts, pause, deployed } =
-            self;
+        let Parts { switches, progress, claims, overruns: _, runs: _, hosts, pause } = self;
         let whys = [
             if let Some(SwitchesReading::Unknown(why)) = switches { Some(why) } else { None },
             if let Some(ProgressReading::Unknown(why)) = progress { Some(why) } else { None },
             if let Some(ClaimsReading::Unknown(why)) = claims { Some(why) } else { None },
             if let Some(Err(why)) = hosts { Some(why) } else { None },
-            if let Some(Err(why)) = deployed { Some(why) } else { None },
             if let Some(PauseReading::Unknown(why)) = pause { Some(why) } else { None },
         ];
         whys.into_iter().flatten()

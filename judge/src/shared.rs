@@ -54,7 +54,6 @@ pub(crate) struct Shared {
     pub(crate) blind: BlindClock,
     pub(crate) hosts: Hosts,
     pub(crate) pause: Pause,
-    pub(crate) deployed: Option<Arc<[u8]>>,
     pub(crate) newest_attempt: Mono,
     /// Its key was seen to exist.
     pub(crate) key_seen: bool,
@@ -102,7 +101,6 @@ impl Shared {
             blind: BlindClock::new(at),
             hosts: Hosts::default(),
             pause: Pause::default(),
-            deployed: None,
             newest_attempt: at,
             key_seen: false,
             verdict: None,
@@ -134,9 +132,6 @@ impl Shared {
         }
         if spec.hosts != before.hosts {
             self.hosts = Hosts::default();
-        }
-        if spec.deployed != before.deployed {
-            self.deployed = None;
         }
         if spec.paused_until != before.paused_until {
             self.pause = Pause::default();
@@ -286,9 +281,6 @@ impl Shared {
         }
         if let Some(pause) = parts.pause {
             self.pause.observe(pause, batch.seen(), log);
-        }
-        if let Some(Ok(deployed)) = &parts.deployed {
-            self.deployed = (!deployed.is_empty()).then(|| deployed.as_slice().into());
         }
         if let Some(hosts) = &parts.hosts {
             signs.hosts_changed = self.hosts.observe(hosts, log);

@@ -211,9 +211,6 @@ pub struct TaskSpec {
     /// String key in which a deploy script writes the time until which alerts shall wait.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub paused_until: Option<Key>,
-    /// String key in which a deploy script writes what it installed, for display.
-    #[cfg_attr(feature = "serde", serde(default, with = "crate::bytes"))]
-    pub deployed: Option<Key>,
     /// A gap shorter than this is a handover, in milliseconds.
     pub grace_ms: u64,
     /// A hold shorter than this does not end a gap, in milliseconds.
@@ -258,7 +255,6 @@ impl TaskSpec {
             claims: None,
             hosts: None,
             paused_until: None,
-            deployed: None,
             grace_ms: TaskSpec::GRACE_MS,
             settle_ms: TaskSpec::SETTLE_MS,
             wind_down_ms: TaskSpec::WIND_DOWN_MS,

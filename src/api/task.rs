@@ -128,9 +128,6 @@ pub struct Task {
     pub split_evidence: Vec<Split>,
     /// Alerts of this task are deferred; `null` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// What a deploy script says that it installed; escaped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deployed: Option<Text>,
     /// Age of the newest trustworthy reading.
     pub evidence_age_seconds: Option<Seconds>,
     /// The gap that ended last.

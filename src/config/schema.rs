@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 21] = [
+pub const BLOCKS: [&BlockSpec; 20] = [
     &TOP,
     &LINKS,
     &REDIS,
@@ -34,7 +34,6 @@ pub const BLOCKS: [&BlockSpec; 21] = [
     &CLAIMS,
     &HOSTS,
     &PAUSED_UNTIL,
-    &DEPLOYED,
     &GUARD,
     &BYTES,
 ];
@@ -158,7 +157,6 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "wind_down",
         "blind_after",
         "paused_until",
-        "deployed",
         "progress",
         "claims",
         "hosts",
@@ -246,9 +244,6 @@ pub(super) const HOSTS: BlockSpec =
 
 pub(super) const PAUSED_UNTIL: BlockSpec =
     BlockSpec { path: "tasks[].paused_until", fields: &["key"], otherwise: &[] };
-
-pub(super) const DEPLOYED: BlockSpec =
-    BlockSpec { path: "tasks[].deployed", fields: &["key"], otherwise: &[] };
 
 pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };

@@ -15,7 +15,7 @@ use super::block::{At, Block, choice};
 use super::mistake::{Reported, quoted};
 use super::redises::Redises;
 use super::roles::{Roles, claim, read_key};
-use super::schema::{BlockSpec, CLAIMS, DEPLOYED, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
+use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling};
 use super::values::{bytes, key, kind as kind_of, label_value, name, text};
 use super::{GuardConfig, RedisConfig, Servers, guard, kind, ms};
@@ -62,7 +62,6 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let claims = read_claims(block, &mut roles);
     let hosts = read_single_key(block, "hosts", &HOSTS, "hash", &mut roles);
     let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, "key", &mut roles);
-    let deployed = read_single_key(block, "deployed", &DEPLOYED, "key", &mut roles);
     let limits = OF_TASK.map(|limit| (limit, threshold::with_default(limit, block)));
     let limit_ms =
         |limit| limits.iter().find(|read| read.0 == limit).and_then(|read| read.1.ok()?);
@@ -124,7 +123,6 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             claims: claims?,
             hosts: hosts?,
             paused_until: paused_until?,
-            deployed: deployed?,
             labels: labels?,
             full_metrics: full_metrics?,
             ..TaskSpec::of(&spec_name?, redis?, guarded?)

@@ -93,7 +93,6 @@ pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
             "Pages",
             task.paused.map(|paused| words(if paused { "paused" } else { "not paused" })),
         ),
-        fact("Deployed", task.deployed.iter().map(|text| words(text.to_string()))),
         fact("Newest reading", [reading(subject)]),
         fact("Rule", [vec![Part::Name(task.rule.clone())]]),
     ]);

@@ -109,8 +109,7 @@ impl Redactor {
     }
 
     fn parts(&self, parts: &mut Parts, claimants: Claimants) {
-        let Parts { switches, progress, claims, overruns, runs, hosts, pause: _, deployed: _ } =
-            parts;
+        let Parts { switches, progress, claims, overruns, runs, hosts, pause: _ } = parts;
         if let Some(SwitchesReading::Read { switches, .. }) = switches {
             // Only values outside the codec and the closed lists: those could be anything.
             for (_, switch) in switches {

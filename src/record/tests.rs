@@ -129,7 +129,6 @@ impl Source {
                 .maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
             hosts: self.maybe(Source::bytes),
             paused_until: self.maybe(Source::bytes),
-            deployed: self.maybe(Source::bytes),
             grace_ms: self.ms(),
             settle_ms: self.ms(),
             wind_down_ms: self.ms(),
@@ -346,7 +345,6 @@ impl Source {
                 unreadable: self.pick(&[0, 3]),
             },
             hosts: self.pick(&[None, Some(Ok(pairs)), Some(Err(why))]),
-            deployed: self.pick(&[None, Some(Ok(b"v2".to_vec())), Some(Err(why))]),
             pause: self.pick(&[
                 None,
                 Some(PauseReading::None),

@@ -368,7 +368,6 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         })),
         live_claims: [holder(b"srv-a")].into(),
         paused: Some(false),
-        deployed: Some(b"v2 \xff".as_slice().into()),
         durations: durations(),
         totals: Arc::new(totals()),
         grounds: grounds(),

@@ -87,7 +87,6 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
     holders.sort_unstable();
     let server_now = ServerTime(WALL + turn as i64 * 1_000);
     let parts = Parts {
-        deployed: Some(Ok(data.to_vec())),
         overruns: vec![Overrun { instance: data.to_vec(), token: 1, ms: u64::MAX }],
         runs: RunsReading {
             guards: vec![GuardRuns {

@@ -82,8 +82,6 @@ pub struct TaskView {
     pub splits: Box<[SplitView]>,
     /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// What a deploy script says that it installed.
-    pub deployed: Option<Arc<[u8]>>,
     /// Current durations.
     pub durations: Durations,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
@@ -149,7 +147,6 @@ impl TaskView {
                 .collect(),
             paused: (spec.paused_until.is_some() && shared.pause.known)
                 .then(|| shared.pause.until.is_some_and(|until| now < until)),
-            deployed: shared.deployed.clone(),
             durations: Durations {
                 down_ms: shared.gap().map_or(0, |gap| gap.gap_ms()),
                 split_ms: shared.splits.ms(),

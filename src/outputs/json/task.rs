@@ -50,7 +50,6 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         splits: view.splits.iter().map(|split| split.kind.name().into()).collect(),
         split_evidence: view.splits.iter().map(|own| split(published, own)).collect(),
         paused: view.paused,
-        deployed: view.deployed.as_deref().map(|text| escape(text).into()),
         last_handover: take_overs.last_handover.map(|own| past(published, own)),
         last_outage: take_overs.last_outage.map(|own| past(published, own)),
         thresholds: thresholds(spec),

@@ -407,13 +407,6 @@ pub static TABLE: &[Metric] = &[
         help: "1 while critical alerts of this task are paused; absent when no pause is \
             configured or it cannot be read.",
         source: OfTask(Gauge(|t| t.paused.map(flag))) },
-    Metric { name: "lockwatch_task_deployed_info",
-        help: "Always 1; what a deploy script says that it installed, if `deployed` is configured.",
-        source: OfFullTask(Gauges(&["deployed"], |t, emit| {
-            if let Some(text) = &t.deployed {
-                emit(&[("deployed", &escape(text))], Count(1));
-            }
-        })) },
 
     Metric { name: "lockwatch_lock_held",
         help: "1 if the newest reading says held, 0 if free; absent when unknown.",

@@ -68,7 +68,6 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         hosts_unknown: None,
         splits: Box::default(),
         paused: None,
-        deployed: None,
         durations: Durations::default(),
         totals: Arc::default(),
         grounds: Grounds::default(),

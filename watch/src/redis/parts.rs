@@ -9,7 +9,6 @@ use lockwatch_judge::reading::SwitchesReading;
 use lockwatch_judge::spec::TaskSpec;
 
 mod claims;
-mod deployed;
 mod fingerprint;
 mod hosts;
 mod part;
@@ -24,14 +23,8 @@ pub use runs::{claims_scan, outdated_runs, runs_claim};
 pub(crate) use switches::fields_to_follow;
 
 /// All parts, in the order in which they are read. The switches come first, right after the lock.
-pub(crate) static ALL: [&dyn Part; 6] = [
-    &switches::Switches,
-    &progress::Progress,
-    &claims::Claims,
-    &pause::Pause,
-    &hosts::Hosts,
-    &deployed::Deployed,
-];
+pub(crate) static ALL: [&dyn Part; 5] =
+    [&switches::Switches, &progress::Progress, &claims::Claims, &pause::Pause, &hosts::Hosts];
 
 /// What is asked for the switches of a task alone; nothing if there are none to read.
 pub fn switches_asks(spec: &TaskSpec) -> Vec<Ask> {
