@@ -31,8 +31,6 @@ named! {
         Unwanted = "unwanted",
         /// The next renewal is late.
         RenewalOverdue = "renewal_overdue",
-        /// The newest renewal came when hardly any of the lease was left.
-        MarginThin = "margin_thin",
         /// A hold ended by expiry.
         LeaseExpired = "lease_expired",
         /// Held without a TTL.

@@ -41,7 +41,7 @@ fn never(_: &TaskView, _: Mono) -> Finding {
     Finding::Unknown
 }
 
-pub(super) static ROWS: [Row; 23] = [
+pub(super) static ROWS: [Row; 22] = [
     Row {
         positive: "The task is readable and wanted, and no hold has lasted for `settle`, for longer \
                    than `grace`.",
@@ -154,20 +154,6 @@ pub(super) static ROWS: [Row; 23] = [
             view.hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
                 Finding::over(hold.renewal_overdue_ms, period_ms / 2)
             })
-        })
-    },
-    Row {
-        positive: "The newest renewal came when less than a tenth of the lease was left.",
-        number: "what was left",
-        ..warning(Problem::MarginThin, "LockwatchMarginThin", |view, at| {
-            let lease_ms = view.lock().and_then(|lock| lock.lease_ms);
-            let margin_ms = view.hold().and_then(|hold| hold.last_renewal_margin_ms);
-            match margin_ms.zip(lease_ms).filter(|_| is_readable(view, at)) {
-                Some((margin_ms, lease_ms)) if margin_ms < lease_ms / 10 => {
-                    Finding::positive(margin_ms)
-                }
-                _ => Finding::Unknown,
-            }
         })
     },
     Row {
