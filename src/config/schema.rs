@@ -161,6 +161,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "claims",
         "hosts",
         "max_hold",
+        "max_idle",
         "labels",
         "metrics",
         "guard",
