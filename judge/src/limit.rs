@@ -23,8 +23,6 @@ named! {
         FreshFor = "fresh_for",
         /// How long one hold may last.
         MaxHold = "max_hold",
-        /// How long the longest hold without a renewal may last.
-        MaxIdle = "max_idle",
         /// The full lifetime of a hold.
         Lease = "lease",
         /// The pause between two renewals.
@@ -35,14 +33,8 @@ named! {
 }
 
 /// Those that are fields of the task itself, in the order of the documentation.
-pub const OF_TASK: [Limit; 6] = [
-    Limit::Grace,
-    Limit::Settle,
-    Limit::WindDown,
-    Limit::BlindAfter,
-    Limit::MaxHold,
-    Limit::MaxIdle,
-];
+pub const OF_TASK: [Limit; 5] =
+    [Limit::Grace, Limit::Settle, Limit::WindDown, Limit::BlindAfter, Limit::MaxHold];
 
 /// The shortest lease, in milliseconds. A shorter one than a network round trip under load protects
 /// nothing.
@@ -59,7 +51,6 @@ impl Limit {
             Limit::StaleAfter => spec.progress.as_ref().map(|progress| progress.stale_after_ms),
             Limit::FreshFor => spec.claims.as_ref().map(|claims| claims.fresh_for_ms),
             Limit::MaxHold => spec.max_hold_ms,
-            Limit::MaxIdle => spec.max_idle_ms,
             Limit::Lease => spec.lock()?.lease_ms,
             Limit::RenewEvery => spec.lock()?.renew_every_ms,
             Limit::MaxLate => match &spec.kind {
@@ -86,7 +77,6 @@ impl Limit {
                 None => return false,
             },
             Limit::MaxHold => spec.max_hold_ms = Some(ms),
-            Limit::MaxIdle => spec.max_idle_ms = Some(ms),
             Limit::Lease | Limit::RenewEvery => {
                 let Some(lock) = spec.lock_mut() else { return false };
                 let is_lease = self == Limit::Lease;
@@ -129,9 +119,7 @@ impl Limit {
     pub fn measure(self) -> &'static str {
         match self {
             Limit::Grace => "gap",
-            Limit::Settle | Limit::MaxHold | Limit::MaxIdle | Limit::Lease | Limit::RenewEvery => {
-                "held"
-            }
+            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery => "held",
             Limit::WindDown => "unwanted",
             Limit::BlindAfter => "blind",
             Limit::StaleAfter => "stalled",

@@ -221,8 +221,6 @@ pub struct TaskSpec {
     pub blind_after_ms: u64,
     /// A hold longer than this gives a warning, in milliseconds.
     pub max_hold_ms: Option<u64>,
-    /// How long the longest hold without a renewal may last, in milliseconds.
-    pub max_idle_ms: Option<u64>,
     /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
     /// not set is empty.
     pub labels: Vec<(Arc<str>, Arc<str>)>,
@@ -262,7 +260,6 @@ impl TaskSpec {
             wind_down_ms: TaskSpec::WIND_DOWN_MS,
             blind_after_ms: TaskSpec::BLIND_AFTER_MS,
             max_hold_ms: None,
-            max_idle_ms: None,
             labels: Vec::new(),
             full_metrics: false,
         }

@@ -344,8 +344,6 @@ pub struct Thresholds {
     pub fresh_for_seconds: Option<Seconds>,
     /// How long a hold may last.
     pub max_hold_seconds: Option<Seconds>,
-    /// How long a hold without a renewal may last.
-    pub max_idle_seconds: Option<Seconds>,
 }
 
 impl Thresholds {
@@ -359,7 +357,6 @@ impl Thresholds {
             ("stale_after", self.stale_after_seconds),
             ("fresh_for", self.fresh_for_seconds),
             ("max_hold", self.max_hold_seconds),
-            ("max_idle", self.max_idle_seconds),
         ];
         named.into_iter()
     }

@@ -161,7 +161,6 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "claims",
         "hosts",
         "max_hold",
-        "max_idle",
         "labels",
         "metrics",
         "guard",

@@ -172,7 +172,7 @@ pub(super) static ROWS: [Row; 22] = [
     Row {
         positive: "Held longer than `max_hold`.",
         ..warning(Problem::HeldTooLong, "LockwatchHeldTooLong", |view, _| {
-            let limit_ms = Limit::MaxHold.ms(&view.spec).or(Limit::MaxIdle.ms(&view.spec));
+            let limit_ms = Limit::MaxHold.ms(&view.spec);
             view.hold()
                 .zip(limit_ms)
                 .map_or(Finding::Unknown, |(hold, limit_ms)| Finding::over(hold.held_ms, limit_ms))

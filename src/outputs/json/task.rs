@@ -182,7 +182,6 @@ fn thresholds(spec: &TaskSpec) -> Thresholds {
         stale_after_seconds: progress.map(|progress| Seconds(progress.stale_after_ms)),
         fresh_for_seconds: claims.map(|claims| Seconds(claims.fresh_for_ms)),
         max_hold_seconds: spec.max_hold_ms.map(Seconds),
-        max_idle_seconds: spec.max_idle_ms.map(Seconds),
     }
 }
 
