@@ -1,7 +1,9 @@
 //! The limits that a task's configuration sets: what verdicts and problems compare durations with.
-//! Everything about one stands here; `TaskSpec` has its value, and its kind what follows from it.
+//! A limit's name, bounds and wording stand here; its value and its default are in the spec that
+//! has it as a field. What is measured is compared with it where it is kept: a verdict's facts in
+//! `shared` and in the kinds, a problem's duration in its row.
 
-use crate::spec::{KindSpec, TaskSpec};
+use crate::spec::{ClaimsSpec, KindSpec, ProgressSpec, TaskSpec};
 
 named! {
     /// A limit, named as in the configuration.
@@ -90,13 +92,15 @@ impl Limit {
         true
     }
 
-    /// The default of a field of the task, in milliseconds.
+    /// Its default in milliseconds; `None`: it has none, or one that depends on the kind.
     pub fn default_ms(self) -> Option<u64> {
         match self {
             Limit::Grace => Some(TaskSpec::GRACE_MS),
             Limit::Settle => Some(TaskSpec::SETTLE_MS),
             Limit::WindDown => Some(TaskSpec::WIND_DOWN_MS),
             Limit::BlindAfter => Some(TaskSpec::BLIND_AFTER_MS),
+            Limit::StaleAfter => Some(ProgressSpec::STALE_AFTER_MS),
+            Limit::FreshFor => Some(ClaimsSpec::FRESH_FOR_MS),
             _ => None,
         }
     }

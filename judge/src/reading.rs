@@ -312,6 +312,46 @@ pub struct Parts {
     pub pause: Option<PauseReading>,
 }
 
+impl Parts {
+    /// The same parts, none of which may be used.
+    pub(crate) fn unreadable(&self, why: Unknown) -> Parts {
+        Parts {
+            switches: self.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
+            progress: self.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
+            claims: self.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+            overruns: Vec::new(),
+            runs: RunsReading::default(),
+            hosts: None,
+            pause: self.pause.map(|_| PauseReading::Unknown(why)),
+        }
+    }
+
+    /// Why parts are unknown; names of hosts are for display only, and not among them.
+    pub fn whys_unknown(&self) -> impl Iterator<Item = Unknown> {
+        let Parts { switches, progress, claims, overruns: _, runs: _, hosts: _, pause } = self;
+        let whys = [
+            if let Some(SwitchesReading::Unknown(why)) = switches { Some(*why) } else { None },
+            if let Some(ProgressReading::Unknown(why)) = progress { Some(*why) } else { None },
+            if let Some(ClaimsReading::Unknown(why)) = claims { Some(*why) } else { None },
+            if let Some(PauseReading::Unknown(why)) = pause { Some(*why) } else { None },
+        ];
+        whys.into_iter().flatten()
+    }
+
+    /// Why any part is unknown, to be corrected.
+    pub fn whys_unknown_mut(&mut self) -> impl Iterator<Item = &mut Unknown> {
+        let Parts { switches, progress, claims, overruns: _, runs: _, hosts, pause } = self;
+        let whys = [
+            if let Some(SwitchesReading::Unknown(why)) = switches { Some(why) } else { None },
+            if let Some(ProgressReading::Unknown(why)) = progress { Some(why) } else { None },
+            if let Some(ClaimsReading::Unknown(why)) = claims { Some(why) } else { None },
+            if let Some(Err(why)) = hosts { Some(why) } else { None },
+            if let Some(PauseReading::Unknown(why)) = pause { Some(why) } else { None },
+        ];
+        whys.into_iter().flatten()
+    }
+}
+
 /// Host names by instance id, or why they cannot be read.
 pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
 

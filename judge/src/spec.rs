@@ -370,6 +370,11 @@ named! {
     }
 }
 
+impl ProgressSpec {
+    /// Default of [`ProgressSpec::stale_after_ms`].
+    pub const STALE_AFTER_MS: u64 = 300_000;
+}
+
 /// The kinds of progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
@@ -426,6 +431,11 @@ pub struct ClaimsSpec {
     pub key: Key,
     /// A claim is alive while its bytes changed within this time, in milliseconds.
     pub fresh_for_ms: u64,
+}
+
+impl ClaimsSpec {
+    /// Default of [`ClaimsSpec::fresh_for_ms`].
+    pub const FRESH_FOR_MS: u64 = 10_000;
 }
 
 #[cfg(test)]

@@ -11,10 +11,7 @@ use crate::evidence::Origin;
 use crate::input::{
     Attestation, Input, NodeNews, NodeNewsKind, Outcome, SaidOf, Sample, Standing, Topology,
 };
-use crate::reading::{
-    ClaimsReading, Parts, PauseReading, ProgressReading, RunsReading, SwitchesReading, TaskReading,
-    Unknown,
-};
+use crate::reading::{Parts, TaskReading, Unknown};
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
 use crate::step::{Accepted, Log};
@@ -329,7 +326,7 @@ impl State {
                 }
                 // Even the generation must not be used from a round in which the clock stepped.
                 Some((_, _, Err(why))) => {
-                    task.parts_failed(&unreadable(parts, *why), true, at, &mut log);
+                    task.parts_failed(&parts.unreadable(*why), true, at, &mut log);
                 }
                 None => task.parts_failed(parts, false, at, &mut log),
             }
@@ -500,19 +497,6 @@ fn batch<'a>(
         standing: sample.standing,
         interval_ms: store.interval_ms,
         took_ms: sample.took_ms,
-    }
-}
-
-/// Replaces an answer that may not be used.
-fn unreadable(parts: &Parts, why: Unknown) -> Parts {
-    Parts {
-        switches: parts.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
-        progress: parts.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
-        claims: parts.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
-        overruns: Vec::new(),
-        runs: RunsReading::default(),
-        hosts: None,
-        pause: parts.pause.map(|_| PauseReading::Unknown(why)),
     }
 }
 

@@ -5,7 +5,6 @@
 //! part to do so. Only [`Task`] calls both.
 
 mod grounds;
-mod view;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -236,7 +235,7 @@ impl Task {
 
     /// The view for outputs.
     pub(crate) fn view(&mut self, now: Mono) -> TaskView {
-        view::of(&self.shared, self.kind.get_mut(), now)
+        TaskView::of(&self.shared, self.kind.get_mut(), now)
     }
 
     /// What a reading from `origin` proves about the data with which that process began.
@@ -273,12 +272,21 @@ impl Task {
         self.shared.splits.overlaps()
     }
 }
+
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec;
     use core::mem::size_of;
 
     use super::Task;
+    use crate::evidence::Origin;
+    use crate::input::{Attestation, Standing};
+    use crate::reading::{Deadline, Extras, Held, Holder, LockReading, Mode, Parts, TaskReading};
     use crate::snapshot::{TaskView, Totals};
+    use crate::spec::{Authority, LockSpec, StoreIndex, TaskSpec};
+    use crate::step::{Accepted, Log};
+    use crate::time::{Mono, ServerTime};
 
     /// A hundred thousand tasks are watched by one process, and most have only a lock. What few
     /// tasks have is absent there: behind an optional box.
@@ -286,5 +294,53 @@ mod tests {
     fn a_task_with_only_a_lock_is_small() {
         let sizes = [size_of::<Task>(), size_of::<TaskView>(), size_of::<Totals>()];
         assert!(sizes[0] <= 728 && sizes[1] <= 536 && sizes[2] <= 256, "{sizes:?}");
+    }
+
+    /// A glance may return the same copy of a reading again, while the names of the hosts have
+    /// changed.
+    #[test]
+    fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
+        let spec = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", "redisson"));
+        let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
+        let mut task = Task::new(with_hosts, "main".into(), Mono(0));
+        let holders =
+            vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+        let deadline = Deadline::At(ServerTime(60_000));
+        let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+        let origin = Origin {
+            node: "a:6379".into(),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            authority: Authority::ALONE,
+        };
+        let host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
+            let clock = ServerTime(i64::try_from(at).unwrap());
+            let attestation = Attestation::master(clock, clock);
+            let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
+            let batch = Accepted {
+                sent: Mono(at),
+                attestation: &attestation,
+                origin: &Arc::new(origin.clone()),
+                continued,
+                unflushed_since: None,
+                standing,
+                interval_ms,
+                took_ms,
+            };
+            let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
+            let parts = Parts { hosts, ..Parts::default() };
+            let reading = TaskReading::of_lock(lock.clone(), Extras::default(), parts);
+            task.observe(&reading, batch, &mut Log::new(Mono(at), Some(clock)));
+            let hold = task.view(Mono(at)).lock().unwrap().hold.clone().unwrap();
+            hold.holders.first().unwrap().1.clone()
+        };
+        assert_eq!(host_of(&mut task, 1_000, None), None);
+        assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
+        assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
+        assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
+        task.configure(Arc::new(spec), "main".into(), &mut Log::new(Mono(4_500), None));
+        assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
     }
 }

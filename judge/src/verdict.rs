@@ -1,17 +1,19 @@
 //! Computes the verdict of a task: one total function over all facts that matter, and the rule that
 //! applied. Each kind of task has its own facts and its own rules.
 
+mod fact;
 mod rule;
 mod wanted;
 
+pub use self::fact::{GuardFact, LockFact, QueueFact, TurnFact};
 pub use self::rule::{Rule, Term, Verdict};
 pub use self::wanted::Wanted;
 use crate::kinds::lock::rules as lock;
-pub use crate::kinds::lock::rules::{LockFact, LockFacts};
+pub use crate::kinds::lock::rules::LockFacts;
 use crate::kinds::queue::rules as queue;
 pub use crate::kinds::queue::rules::QueueFacts;
 use crate::kinds::turn::rules as turn;
-pub use crate::kinds::turn::rules::{TurnFact, TurnFacts};
+pub use crate::kinds::turn::rules::TurnFacts;
 use crate::limit::Limit;
 
 /// Everything that the verdict depends on, by the kind of the task.
@@ -59,12 +61,12 @@ impl Facts {
         down.into_iter().all(|term| self.holds(term, None))
     }
 
-    /// What guards the task, and what is known of it.
-    pub fn guard(self) -> (&'static str, &'static str) {
+    /// What is known of what guards the task.
+    pub fn guard(self) -> GuardFact {
         match self {
-            Facts::Lock(facts) => ("lock", facts.lock.name()),
-            Facts::Turn(facts) => ("turn", facts.turn.name()),
-            Facts::Queue(facts) => ("queue", if facts.is_read { "read" } else { "unknown" }),
+            Facts::Lock(facts) => GuardFact::Lock(facts.lock),
+            Facts::Turn(facts) => GuardFact::Turn(facts.turn),
+            Facts::Queue(facts) => GuardFact::Queue(facts.queue),
         }
     }
 
@@ -102,7 +104,7 @@ impl Facts {
             Term::Split => self.split(),
             Term::Unjudgeable => self.unjudgeable(),
             Term::JudgedBefore => previous.is_some(),
-            Term::Is(states) => states.contains(&self.guard().1),
+            Term::Is(states) => states.contains(&self.guard()),
             Term::Wanted(wishes) => wishes.contains(&self.wanted()),
             Term::Over(limit) => self.is_over(limit),
             Term::Within(limit) => !self.is_over(limit),

@@ -346,6 +346,22 @@ pub struct Thresholds {
     pub max_hold_seconds: Option<Seconds>,
 }
 
+impl Thresholds {
+    /// Each by the name of its field in the configuration.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Option<Seconds>)> + use<> {
+        let named = [
+            ("grace", Some(self.grace_seconds)),
+            ("settle", Some(self.settle_seconds)),
+            ("wind_down", Some(self.wind_down_seconds)),
+            ("blind_after", Some(self.blind_after_seconds)),
+            ("stale_after", self.stale_after_seconds),
+            ("fresh_for", self.fresh_for_seconds),
+            ("max_hold", self.max_hold_seconds),
+        ];
+        named.into_iter()
+    }
+}
+
 /// Sums and counts since the task was configured, or the agent started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lockwatch_judge::limit::Limit;
+use lockwatch_judge::limit::{Limit, OF_TASK};
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
@@ -22,9 +22,6 @@ use super::roles::{Roles, claim, read_key};
 use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling};
 use super::values::{bytes, key, kind as kind_of, label_value, name, text};
-
-const STALE_AFTER_MS: u64 = 300_000;
-const FRESH_FOR_MS: u64 = 10_000;
 
 /// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
@@ -68,11 +65,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let claims = read_claims(block, &mut roles);
     let hosts = read_single_key(block, "hosts", &HOSTS, "hash", &mut roles);
     let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, "key", &mut roles);
-    let grace_ms = threshold::or(Limit::Grace, block, TaskSpec::GRACE_MS);
-    let settle_ms = threshold::or(Limit::Settle, block, TaskSpec::SETTLE_MS);
-    let wind_down_ms = threshold::or(Limit::WindDown, block, TaskSpec::WIND_DOWN_MS);
-    let blind_after_ms = threshold::or(Limit::BlindAfter, block, TaskSpec::BLIND_AFTER_MS);
-    let max_hold_ms = threshold::optional(Limit::MaxHold, block);
+    let limits = OF_TASK.map(|limit| (limit, threshold::with_default(limit, block)));
+    let limit_ms =
+        |limit| limits.iter().find(|read| read.0 == limit).and_then(|read| read.1.ok()?);
     let labels = read_labels(block, shared);
     let guard = guard::read(
         block,
@@ -90,7 +85,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         let mistake = |place, mistake: Option<String>| {
             mistake.map(|mistake| block.report_at(place, mistake));
         };
-        if let Ok(ms) = blind_after_ms {
+        if let Some(ms) = limit_ms(Limit::BlindAfter) {
             mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
         }
         if let Ok(kind) = &guarded {
@@ -112,7 +107,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         }
     }
     let may_settle = !matches!(guarded, Ok(KindSpec::Turn(_) | KindSpec::Queue(_)));
-    if let (Ok(settle_ms), Ok(blind_after_ms), true) = (settle_ms, blind_after_ms, may_settle)
+    if let (Some(settle_ms), Some(blind_after_ms)) =
+        (limit_ms(Limit::Settle), limit_ms(Limit::BlindAfter))
+        && may_settle
         && let Some(mistake) = threshold::settle_mistake(settle_ms, blind_after_ms)
     {
         let field = if block.value("settle").is_some() { "settle" } else { "blind_after" };
@@ -123,23 +120,20 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let key = guarded.as_ref().ok().map(|kind| (kind.name(), kind.key().clone()));
     let spec_name = name.clone();
     let assemble = || -> Result<TaskSpec, Reported> {
-        Ok(TaskSpec {
-            name: spec_name?.into(),
-            store: redis?,
-            kind: guarded?,
+        let mut spec = TaskSpec {
             wanted: wanted?,
             progress: progress?,
             claims: claims?,
             hosts: hosts?,
             paused_until: paused_until?,
-            grace_ms: grace_ms?,
-            settle_ms: settle_ms?,
-            wind_down_ms: wind_down_ms?,
-            blind_after_ms: blind_after_ms?,
-            max_hold_ms: max_hold_ms?,
             labels: labels?,
             full_metrics: full_metrics?,
-        })
+            ..TaskSpec::of(&spec_name?, redis?, guarded?)
+        };
+        for (limit, ms) in limits {
+            ms?.map(|ms| limit.set(&mut spec, ms));
+        }
+        Ok(spec)
     };
     let spec = guard.is_ok().then(assemble).and_then(Result::ok);
     ReadTask { name: name.ok(), redis: redis.ok(), key, spec, guard: guard.ok().flatten() }
@@ -227,7 +221,7 @@ fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Re
 fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressSpec>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length, zset (with member), stream";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
-    let stale_after_ms = threshold::or(Limit::StaleAfter, &block, STALE_AFTER_MS);
+    let stale_after_ms = threshold::or(Limit::StaleAfter, &block, ProgressSpec::STALE_AFTER_MS);
     let moves =
         block.optional("moves", |value| choice(value, "movement", &Moves::ALL, Moves::name));
     let field = block.exactly_one(&["hash", "key", "length", "zset", "stream"], REMEDY)?;
@@ -260,7 +254,7 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressS
 
 fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ClaimsSpec>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
-    let fresh_for_ms = threshold::or(Limit::FreshFor, &block, FRESH_FOR_MS);
+    let fresh_for_ms = threshold::or(Limit::FreshFor, &block, ClaimsSpec::FRESH_FOR_MS);
     let key = read_key(&block, "hash", roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
 }

@@ -10,6 +10,11 @@ use super::mistake::{Reported, quoted};
 use super::values::duration_ms;
 use crate::text::durations::duration_text;
 
+/// Reads a limit from its block; if absent, it has its default, if there is one.
+pub(super) fn with_default(limit: Limit, block: &Block<'_>) -> Result<Option<u64>, Reported> {
+    Ok(optional(limit, block)?.or(limit.default_ms()))
+}
+
 /// Reads a limit from its block, if present.
 pub(super) fn optional(limit: Limit, block: &Block<'_>) -> Result<Option<u64>, Reported> {
     block.optional(limit.name(), duration_ms(limit.min_ms()))

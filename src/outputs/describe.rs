@@ -67,22 +67,17 @@ pub fn switches(task: &Task) -> impl Iterator<Item = (&Text, Part)> {
 pub fn limits(task: &Task) -> impl Iterator<Item = (&'static str, Seconds)> + use<> {
     let (lock, turn, queue) = (task.lock.as_ref(), task.turn.as_ref(), task.queue.as_ref());
     let late = turn.map(|turn| turn.max_late_seconds);
-    let thresholds = &task.thresholds;
-    let limits = [
+    let of_kind = [
         ("lease", lock.and_then(|lock| lock.lease_seconds)),
         ("renew_every", lock.and_then(|lock| lock.renewal_period_seconds)),
         ("max_late", late.or(queue.map(|queue| queue.max_late_seconds))),
         ("handover", turn.and_then(|turn| turn.handover_seconds)),
         ("min_turn", turn.and_then(|turn| turn.min_turn_seconds)),
-        ("grace", Some(thresholds.grace_seconds)),
-        ("settle", Some(thresholds.settle_seconds)),
-        ("wind_down", Some(thresholds.wind_down_seconds)),
-        ("blind_after", Some(thresholds.blind_after_seconds)),
-        ("stale_after", thresholds.stale_after_seconds),
-        ("fresh_for", thresholds.fresh_for_seconds),
-        ("max_hold", thresholds.max_hold_seconds),
     ];
-    limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
+    of_kind
+        .into_iter()
+        .chain(task.thresholds.named())
+        .filter_map(|(name, limit)| Some((name, limit?)))
 }
 
 fn split(split: &crate::api::Split) -> Line {

@@ -11,6 +11,7 @@ use lockwatch_judge::input::{
     Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Refusal,
     Role, SaidOf, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
+use lockwatch_judge::limit::OF_TASK;
 use lockwatch_judge::reading::{
     ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading, Mode,
     Overrun, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
@@ -108,14 +109,13 @@ impl Source {
             ProgressSource::Score { key: key.clone(), member: self.bytes() },
             ProgressSource::Stream(key.clone()),
         ];
-        TaskSpec {
-            name: format!("task {number}").into(),
-            store: StoreIndex(self.random.u16(0..2)),
-            kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
-                lease_ms: self.maybe(Source::ms),
-                renew_every_ms: self.maybe(Source::ms),
-                ..libraries::lock(&key, self.pick(&libraries::ALL).name())
-            }),
+        let lock = LockSpec {
+            lease_ms: self.maybe(Source::ms),
+            renew_every_ms: self.maybe(Source::ms),
+            ..libraries::lock(&key, self.pick(&libraries::ALL).name())
+        };
+        let store = StoreIndex(self.random.u16(0..2));
+        let mut spec = TaskSpec {
             wanted: self.maybe(|source| WantedSpec {
                 source: source.pick(&sources),
                 codec: source.pick(&Codec::ALL),
@@ -129,14 +129,13 @@ impl Source {
                 .maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
             hosts: self.maybe(Source::bytes),
             paused_until: self.maybe(Source::bytes),
-            grace_ms: self.ms(),
-            settle_ms: self.ms(),
-            wind_down_ms: self.ms(),
-            blind_after_ms: self.ms(),
-            max_hold_ms: self.maybe(Source::ms),
             labels: self.list(|source| (source.text(), source.text())),
-            full_metrics: false,
+            ..TaskSpec::new(&format!("task {number}"), store, lock)
+        };
+        for limit in OF_TASK {
+            self.maybe(Source::ms).map(|ms| limit.set(&mut spec, ms));
         }
+        spec
     }
 
     fn input(&mut self) -> Input {

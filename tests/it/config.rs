@@ -63,6 +63,8 @@ fn bad_files_give_exactly_their_message() {
     let bless = std::env::var_os("BLESS").is_some();
     let files = fixtures("bad");
     let libraries = libraries::names().collect::<Vec<_>>().join(", ");
+    let of_task = BLOCKS.iter().find(|block| block.path == "tasks[]").unwrap();
+    let fields = of_task.fields.join(", ");
     assert!(files.len() >= 30);
     let mut wrong = Vec::new();
     for file in files {
@@ -71,7 +73,8 @@ fn bad_files_give_exactly_their_message() {
             continue;
         };
         let expected_file = file.with_extension("txt");
-        let message = message.replace(&libraries, "(the libraries)") + "\n";
+        let message = message.replace(&libraries, "(the libraries)");
+        let message = message.replace(&fields, "(the fields of a task)") + "\n";
         if bless {
             fs::write(&expected_file, &message).unwrap();
         }

@@ -7,7 +7,7 @@ use lockwatch::outputs::metrics::Own;
 use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::event::{Party, SplitKind};
-use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
+use lockwatch_judge::input::{Announcer, Generation, Input, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
     Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
@@ -15,9 +15,10 @@ use lockwatch_judge::snapshot::{
     StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec, QueueSpec,
-    StoreIndex, TaskSpec, TurnSpec, WantedSource, WantedSpec,
+    Authority, ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec,
+    QueueSpec, StoreIndex, StoreSpec, TaskSpec, TurnSpec, WantedSource, WantedSpec, WatchSpec,
 };
+use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted, rules};
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -214,38 +215,12 @@ pub(crate) fn witness(node: &str, role: Role, holders: Option<Vec<Holder>>) -> W
 pub(crate) fn new_task(name: &str) -> TaskView {
     let lock = libraries::lock(format!("{name}:lock").as_bytes(), "redisson");
     let spec = TaskSpec { full_metrics: true, ..TaskSpec::new(name, StoreIndex(0), lock) };
-    TaskView {
-        spec: Arc::new(spec),
-        store: "main".into(),
-        verdict: Verdict::Unknown,
-        rule: &Rule::NOTHING_YET,
-        verdict_since: NOW,
-        judged: None,
-        wanted: Wanted::Unset,
-        switches: None,
-        wanting_users: None,
-        switch_key_seen: None,
-        key_seen: true,
-        lost_users: Box::default(),
-        switches_unknown: None,
-        held: None,
-        unknown: None,
-        said: None,
-        refuses_writes: None,
-        node: None,
-        last_reading: None,
-        kind: KindView::Lock(LockView::default()),
-        progress: None,
-        live_claims: Box::default(),
-        claims_unknown: None,
-        runs: None,
-        hosts_unknown: None,
-        splits: Box::default(),
-        paused: None,
-        durations: Durations::default(),
-        totals: Arc::default(),
-        grounds: Grounds::default(),
-    }
+    let stores = vec![StoreSpec::new("main", Authority::ALONE, &["10.0.0.5:6379"])];
+    let watched = WatchSpec { stores, tasks: vec![Arc::new(spec)], epoch: 0 };
+    let mut state = State::new();
+    let _events = state.step(NOW, Input::Config(Arc::new(watched)));
+    let view = TaskView::clone(state.snapshot(NOW).tasks.first().unwrap());
+    TaskView { key_seen: true, unknown: None, ..view }
 }
 
 /// A free task that is not wanted.

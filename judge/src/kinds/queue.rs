@@ -25,7 +25,7 @@ use crate::shared::{Shared, Signs};
 use crate::spec::TaskSpec;
 use crate::step::{Accepted, Log};
 use crate::time::Mono;
-use crate::verdict::{Facts, QueueFacts, Wanted};
+use crate::verdict::{Facts, QueueFact, QueueFacts, Wanted};
 
 /// What is known only of a queue.
 #[derive(Clone, Debug)]
@@ -180,7 +180,10 @@ impl Kind for QueueTask {
     fn facts(&self, shared: &Shared) -> Facts {
         Facts::Queue(QueueFacts {
             wanted: shared.wanted(),
-            is_read: self.queue.attempts.newest.is_ok(),
+            queue: match self.queue.attempts.newest {
+                Ok(()) => QueueFact::Read,
+                Err(_) => QueueFact::Unknown,
+            },
             split: shared.is_split(),
             late: self.stalled_ms(shared) > 0,
             blind: shared.is_blind(),

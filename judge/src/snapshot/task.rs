@@ -5,17 +5,17 @@ use alloc::sync::Arc;
 
 use crate::grounds::Grounds;
 use crate::input::Refusal;
-use crate::kinds::kind::KindView;
+use crate::kinds::kind::{Kind, KindView};
 use crate::kinds::lock::view::{HoldView, LockView};
 use crate::kinds::queue::view::QueueView;
 use crate::kinds::turn::view::TurnView;
 use crate::limit::Limit;
 use crate::reading::{Holder, Unknown, User};
-use crate::shared::Judged;
 use crate::shared::progress::ProgressView;
 use crate::shared::runs::Runs;
 use crate::shared::splits::SplitView;
-use crate::shared::switches::SwitchView;
+use crate::shared::switches::{SwitchView, Switches};
+use crate::shared::{Judged, Shared};
 use crate::spec::TaskSpec;
 use crate::time::{Mono, ServerTime};
 use crate::totals::Totals;
@@ -91,6 +91,75 @@ pub struct TaskView {
 }
 
 impl TaskView {
+    /// The view for outputs.
+    pub(crate) fn of(shared: &Shared, kind: &mut dyn Kind, now: Mono) -> TaskView {
+        let spec = &shared.spec;
+        let claimants = spec.kind.claimants();
+        let switches = shared.wanting.as_ref().map(|wanting| &wanting.switches);
+        let progress = shared.progress.as_ref().zip(spec.progress.as_ref());
+        let (verdict, rule, verdict_since) =
+            shared.verdict.unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET, now));
+        TaskView {
+            spec: spec.clone(),
+            store: shared.store.clone(),
+            verdict,
+            rule,
+            verdict_since,
+            judged: shared.judged,
+            key_seen: shared.key_seen,
+            held: kind.held(),
+            unknown: kind.attempts().newest.err(),
+            last_reading: kind.attempts().last.map(|seen| seen.sent),
+            wanted: shared.wanted(),
+            switches: switches
+                .and_then(Switches::known)
+                .map(|switches| switches.iter().map(SwitchView::of).collect()),
+            wanting_users: switches.and_then(Switches::wanting),
+            switch_key_seen: switches
+                .filter(|switches| switches.have_key())
+                .map(|switches| switches.key_seen),
+            lost_users: switches
+                .map(|switches| switches.lost().cloned().collect())
+                .unwrap_or_default(),
+            switches_unknown: switches.and_then(Switches::why_unknown),
+            // Only the store knows them.
+            said: None,
+            refuses_writes: None,
+            node: shared.origin.as_ref().map(|origin| origin.node.clone()),
+            kind: kind.view(shared),
+            progress: progress
+                .map(|(clock, spec)| Box::new(clock.view(spec.moves, shared.newest_attempt))),
+            live_claims: shared
+                .claims
+                .live(spec.fresh_for_ms())
+                .iter()
+                .flatten()
+                .map(|claim| claimants.holder(claim))
+                .collect(),
+            hosts_unknown: shared.hosts.unknown,
+            claims_unknown: spec.claims.as_ref().and_then(|_| shared.claims.why_unknown()),
+            runs: shared.runs.clone(),
+            splits: shared
+                .splits
+                .view()
+                .into_iter()
+                .map(|split| SplitView { parties: shared.hosts.name(split.parties), ..split })
+                .collect(),
+            paused: (spec.paused_until.is_some() && shared.pause.known)
+                .then(|| shared.pause.until.is_some_and(|until| now < until)),
+            durations: Durations {
+                down_ms: shared.gap().map_or(0, |gap| gap.gap_ms()),
+                split_ms: shared.splits.ms(),
+                stalled_ms: kind.stalled_ms(shared),
+                unwanted_ms: shared.unwanted_ms(),
+                blind_ms: shared.blind.ms(),
+                switches_lost_ms: switches.map_or(0, Switches::lost_ms),
+            },
+            totals: shared.totals.clone(),
+            grounds: shared.grounds.clone(),
+        }
+    }
+
     /// When the progress was last seen to move, on the server's clock.
     pub fn progress_moved(&self) -> Option<ServerTime> {
         self.progress.as_ref().and_then(|progress| progress.moved)

@@ -4,6 +4,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use super::fact::GuardFact;
 use super::wanted::Wanted;
 use crate::limit::Limit;
 
@@ -40,7 +41,7 @@ pub enum Term {
     /// There is a previous verdict.
     JudgedBefore,
     /// What guards the task is in one of these states.
-    Is(&'static [&'static str]),
+    Is(&'static [GuardFact]),
     /// The users want it like this.
     Wanted(&'static [Wanted]),
     /// What this limit limits has lasted for longer.

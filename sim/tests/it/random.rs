@@ -13,8 +13,7 @@ use lockwatch_judge::input::{
 };
 use lockwatch_judge::reading::{
     ClaimsReading, Deadline, Ends, Extras, GuardReading, Held, Holder, LockReading, Mode, Parts,
-    PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
@@ -434,8 +433,6 @@ impl World {
         TaskReading {
             guard: GuardReading::Lock { lock, extras },
             parts: Parts {
-                overruns: Vec::new(),
-                runs: RunsReading::default(),
                 switches: Some(self.refusal().map_or_else(
                     || SwitchesReading::Read {
                         key_exists: !switches.is_empty(),
@@ -451,7 +448,6 @@ impl World {
                     || ClaimsReading::Read(self.claims.clone()),
                     ClaimsReading::Unknown,
                 )),
-                hosts: None,
                 pause: Some(self.dice.of(&[
                     PauseReading::None,
                     PauseReading::Undecodable,
@@ -460,6 +456,7 @@ impl World {
                     PauseReading::Until(ServerTime(i64::MIN)),
                     PauseReading::Unknown(Unknown::NoPermission),
                 ])),
+                ..Parts::default()
             },
         }
     }
@@ -506,26 +503,18 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
         moves: None,
         stale_after_ms: 5_000,
     });
+    let lock =
+        LockSpec { lease_ms, renew_every_ms, ..libraries::lock(&key("lock"), library(name)) };
     TaskSpec {
-        name: Arc::from(name),
-        store: StoreIndex(0),
-        kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
-            lease_ms,
-            renew_every_ms,
-            ..libraries::lock(&key("lock"), library(name))
-        }),
         wanted: wanted.map(|source| WantedSpec { source, codec: Codec::Raw }),
         progress,
         claims: (!dice.one_in(3)).then(|| ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
-        hosts: None,
         paused_until: (!dice.one_in(3)).then(|| key("pause")),
         grace_ms: dice.of(&[0, 3_000, 20_000]),
         settle_ms: dice.of(&[0, 5_000]),
         wind_down_ms: dice.of(&[0, 30_000]),
         blind_after_ms: dice.of(&[1_000, 60_000]),
-        max_hold_ms: None,
-        labels: Vec::new(),
-        full_metrics: false,
+        ..TaskSpec::new(name, StoreIndex(0), lock)
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::verdict::{
-    Facts, LockFact, LockFacts, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted, judge,
-    rules, trace,
+    Facts, LockFact, LockFacts, QueueFact, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted,
+    judge, rules, trace,
 };
 
 const HEADING: &str = "\
@@ -78,15 +78,12 @@ fn all_of_turns() -> Vec<TurnFacts> {
 fn all_of_queues() -> Vec<QueueFacts> {
     let mut all = Vec::new();
     for wanted in Wanted::ALL {
-        for bits in 0..16_u8 {
-            let flag = |bit: u8| bits & (8 >> bit) != 0;
-            all.push(QueueFacts {
-                wanted,
-                is_read: flag(0),
-                split: flag(1),
-                late: flag(2),
-                blind: flag(3),
-            });
+        for queue in QueueFact::ALL {
+            for bits in 0..8_u8 {
+                let flag = |bit: u8| bits & (4 >> bit) != 0;
+                let (split, late, blind) = (flag(0), flag(1), flag(2));
+                all.push(QueueFacts { wanted, queue, split, late, blind });
+            }
         }
     }
     all
@@ -161,7 +158,7 @@ fn table() -> String {
         let row = format!(
             "{:<8} {:<18} {:<33}  {first:<28} {}",
             facts.wanted().name(),
-            [guard.0, guard.1].join(" "),
+            [guard.of(), guard.name()].join(" "),
             flags(facts),
             later(facts)
         );
@@ -222,7 +219,7 @@ fn what_cannot_be_read_is_never_judged_anew() {
         let (is_unknown, blind_rule) = match facts {
             Facts::Lock(facts) => (facts.lock == LockFact::Unknown, "lock_blind"),
             Facts::Turn(facts) => (facts.turn == TurnFact::Unknown, "turn_blind"),
-            Facts::Queue(facts) => (!facts.is_read, "queue_blind"),
+            Facts::Queue(facts) => (facts.queue == QueueFact::Unknown, "queue_blind"),
         };
         if facts.split() || !is_unknown {
             continue;
@@ -291,7 +288,7 @@ fn turn_needs(facts: TurnFacts, verdict: Verdict) -> bool {
 }
 
 fn queue_needs(facts: QueueFacts, verdict: Verdict) -> bool {
-    facts.is_read
+    facts.queue == QueueFact::Read
         && match verdict {
             Verdict::Stalled => matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.late,
             Verdict::Running => matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && !facts.late,
@@ -320,7 +317,9 @@ fn evidence_of_harm_is_never_talked_away() {
                 (TurnFact::Somebody, _) if counts && facts.late => Verdict::Stalled,
                 _ => continue,
             },
-            Facts::Queue(facts) if facts.is_read && counts && facts.late => Verdict::Stalled,
+            Facts::Queue(facts) if facts.queue == QueueFact::Read && counts && facts.late => {
+                Verdict::Stalled
+            }
             Facts::Queue(_) => continue,
         };
         assert_eq!(verdict, worst, "{facts:?} {before:?}");

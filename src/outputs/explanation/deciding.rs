@@ -30,7 +30,7 @@ fn lines(seen: Seen<'_>, term: Term) -> Vec<String> {
             let before = before.map_or("none", |verdict| verdict.name());
             vec![format!("The previous verdict stays: {before}.")]
         }
-        Term::Is(&["unknown"]) => {
+        Term::Is([state]) if state.is_unknown() => {
             unread(seen, unknown_line(guard_name(view), view.unknown, view.said.as_deref()))
         }
         Term::Is(_) => match &view.kind {

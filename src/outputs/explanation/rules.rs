@@ -3,7 +3,7 @@
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::snapshot::{Judged, TaskView};
-use lockwatch_judge::verdict::{Rule, Term, Wanted, trace};
+use lockwatch_judge::verdict::{GuardFact, Rule, Term, Wanted, trace};
 
 use super::seen::span;
 use super::{Condition, RuleGave};
@@ -31,7 +31,8 @@ fn conditions(rule: &Rule, judged: Judged, view: &TaskView) -> Vec<Condition> {
 /// A condition in words, with the values. Whether it holds is as the rule found it: the values are
 /// from the snapshot, which may be some milliseconds younger.
 fn says(term: Term, holds: bool, Judged { facts, previous }: Judged, view: &TaskView) -> String {
-    let ((what, is), wanted) = (facts.guard(), facts.wanted().name());
+    let (guard, wanted) = (facts.guard(), facts.wanted().name());
+    let (what, is) = (guard.of(), guard.name());
     let difference = |what: &str, is: &str, needed: &[&str]| match holds {
         true => format!("{what} is {is}"),
         false => format!("{what} is {is}, not {}", needed.join(" or ")),
@@ -45,7 +46,10 @@ fn says(term: Term, holds: bool, Judged { facts, previous }: Judged, view: &Task
         Term::JudgedBefore => {
             format!("verdict before: {}", previous.map_or("none", |verdict| verdict.name()))
         }
-        Term::Is(states) => difference(what, is, states),
+        Term::Is(states) => {
+            let names: Vec<&str> = states.iter().copied().map(GuardFact::name).collect();
+            difference(what, is, &names)
+        }
         Term::Wanted(wishes) => {
             let names: Vec<&str> = wishes.iter().copied().map(Wanted::name).collect();
             difference("wanted", wanted, &names)

@@ -89,7 +89,7 @@ fn label((name, value): &(std::sync::Arc<str>, std::sync::Arc<str>)) -> Label {
 
 fn judged(judged: &snapshot::Judged) -> Judged {
     let facts = judged.facts;
-    let guard = Some(facts.guard().1.into());
+    let guard = Some(facts.guard().name().into());
     let shared = Judged {
         wanted: facts.wanted().name().into(),
         split: facts.split(),

@@ -14,7 +14,8 @@ use lockwatch_judge::snapshot::{
 use lockwatch_judge::spec::{KindSpec, TurnSpec, WantedSource};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{
-    Facts, LockFact, LockFacts, QueueFacts, TurnFact, TurnFacts, Verdict, Wanted, judge, rules,
+    Facts, LockFact, LockFacts, QueueFact, QueueFacts, TurnFact, TurnFacts, Verdict, Wanted, judge,
+    rules,
 };
 use lockwatch_watch::redis::RedisKind;
 
@@ -399,8 +400,10 @@ fn all_facts() -> Vec<(Facts, TaskView)> {
             let facts = TurnFacts { wanted, turn, split, gap_over_grace, late, blind };
             all.push((Facts::Turn(facts), turn_view.clone()));
         }
-        let facts = QueueFacts { wanted, is_read: gap_over_grace, split, late, blind };
-        all.push((Facts::Queue(facts), queue_view.clone()));
+        for queue in QueueFact::ALL {
+            let facts = QueueFacts { wanted, queue, split, late, blind };
+            all.push((Facts::Queue(facts), queue_view.clone()));
+        }
     }
     all
 }

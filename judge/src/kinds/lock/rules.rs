@@ -1,20 +1,7 @@
 //! The rules for a task that a lock guards.
 
 use crate::limit::Limit;
-use crate::verdict::{Rule, Term, Verdict, Wanted};
-
-named! {
-    /// What is known of the lock, after confirmation.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum LockFact {
-        /// Held, or looking free for the first time after that.
-        Held = "held",
-        /// Free, and confirmed.
-        Free = "free",
-        /// The newest attempt gave no trustworthy reading, or there was none yet.
-        Unknown = "unknown",
-    }
-}
+use crate::verdict::{GuardFact, LockFact, Rule, Term, Verdict, Wanted};
 
 /// Everything that the verdict on a lock depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,10 +24,10 @@ pub struct LockFacts {
     pub blind: bool,
 }
 
-const HELD: &[&str] = &[LockFact::Held.name()];
-pub(crate) const FREE: &[&str] = &[LockFact::Free.name()];
-const KNOWN: &[&str] = &[LockFact::Free.name(), LockFact::Held.name()];
-const UNKNOWN: &[&str] = &[LockFact::Unknown.name()];
+const HELD: &[GuardFact] = &[GuardFact::Lock(LockFact::Held)];
+pub(crate) const FREE: &[GuardFact] = &[GuardFact::Lock(LockFact::Free)];
+const KNOWN: &[GuardFact] = &[GuardFact::Lock(LockFact::Free), GuardFact::Lock(LockFact::Held)];
+const UNKNOWN: &[GuardFact] = &[GuardFact::Lock(LockFact::Unknown)];
 
 /// The rules, in the order in which they are considered.
 pub(crate) static RULES: [Rule; 16] = [

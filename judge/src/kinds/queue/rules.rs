@@ -1,15 +1,15 @@
 //! The rules for a queue of delayed tasks.
 
 use crate::limit::Limit;
-use crate::verdict::{Rule, Term, Verdict, Wanted};
+use crate::verdict::{GuardFact, QueueFact, Rule, Term, Verdict, Wanted};
 
 /// Everything that the verdict on a queue depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueFacts {
     /// Whether users want the queue to be worked on; a lost "on" counts as yes.
     pub wanted: Wanted,
-    /// The newest attempt gave a trustworthy reading.
-    pub is_read: bool,
+    /// What is known of the queue.
+    pub queue: QueueFact,
     /// Two workers execute one member.
     pub split: bool,
     /// A due member that nobody executes has waited for longer than `max_late`.
@@ -18,7 +18,7 @@ pub struct QueueFacts {
     pub blind: bool,
 }
 
-const READ: &[&str] = &["read"];
+const READ: &[GuardFact] = &[GuardFact::Queue(QueueFact::Read)];
 
 /// The rules, in the order in which they are considered.
 pub(crate) static RULES: [Rule; 8] = [
@@ -62,7 +62,7 @@ pub(crate) static RULES: [Rule; 8] = [
 impl QueueFacts {
     /// Whether neither the queue nor whether it is wanted is known.
     pub(crate) fn unjudgeable(self) -> bool {
-        !self.is_read || self.wanted == Wanted::Unknown
+        self.queue == QueueFact::Unknown || self.wanted == Wanted::Unknown
     }
 
     pub(crate) fn is_over(self, limit: Limit) -> bool {

@@ -1,20 +1,7 @@
 //! The rules for tasks that take turns.
 
 use crate::limit::Limit;
-use crate::verdict::{Rule, Term, Verdict, Wanted};
-
-named! {
-    /// What is known of the turn.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum TurnFact {
-        /// It is somebody's turn.
-        Somebody = "somebody",
-        /// It is nobody's turn.
-        Nobody = "nobody",
-        /// The newest attempt gave no trustworthy reading, or there was none yet.
-        Unknown = "unknown",
-    }
-}
+use crate::verdict::{GuardFact, Rule, Term, TurnFact, Verdict, Wanted};
 
 /// Everything that the verdict on turns depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,9 +20,9 @@ pub struct TurnFacts {
     pub blind: bool,
 }
 
-const SOMEBODY: &[&str] = &[TurnFact::Somebody.name()];
-const NOBODY: &[&str] = &[TurnFact::Nobody.name()];
-const UNKNOWN: &[&str] = &[TurnFact::Unknown.name()];
+const SOMEBODY: &[GuardFact] = &[GuardFact::Turn(TurnFact::Somebody)];
+const NOBODY: &[GuardFact] = &[GuardFact::Turn(TurnFact::Nobody)];
+const UNKNOWN: &[GuardFact] = &[GuardFact::Turn(TurnFact::Unknown)];
 
 /// The rules, in the order in which they are considered.
 pub(crate) static RULES: [Rule; 14] = [

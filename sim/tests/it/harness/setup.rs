@@ -155,14 +155,12 @@ impl Setup {
 
     fn task(&self, name: &str, key: &str) -> TaskSpec {
         let bytes = |text: &str| text.as_bytes().to_vec();
+        let lock = LockSpec {
+            lease_ms: self.lease_ms,
+            renew_every_ms: self.renew_every_ms,
+            ..libraries::lock(key.as_bytes(), self.library)
+        };
         TaskSpec {
-            name: Arc::from(name),
-            store: StoreIndex(0),
-            kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
-                lease_ms: self.lease_ms,
-                renew_every_ms: self.renew_every_ms,
-                ..libraries::lock(key.as_bytes(), self.library)
-            }),
             wanted: self.wanted.clone().map(|source| WantedSpec { source, codec: Codec::Raw }),
             progress: self.stale_after_ms.map(|stale_after_ms| ProgressSpec {
                 source: match self.progress_is_length {
@@ -176,17 +174,16 @@ impl Setup {
                 key: bytes("lockwatch:claims:outbound"),
                 fresh_for_ms,
             }),
-            hosts: None,
             paused_until: self.pause.then(|| bytes("outbound:pause")),
             labels: Vec::from_iter(
                 self.standby.then(|| (Arc::from("standby"), Arc::from("required"))),
             ),
-            full_metrics: false,
             grace_ms: self.grace_ms,
             settle_ms: self.settle_ms,
             wind_down_ms: self.wind_down_ms,
             blind_after_ms: self.blind_after_ms,
             max_hold_ms: self.max_hold_ms,
+            ..TaskSpec::new(name, StoreIndex(0), lock)
         }
     }
 }

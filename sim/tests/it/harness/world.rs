@@ -293,7 +293,6 @@ impl World {
         TaskReading {
             guard: GuardReading::Lock { lock: self.read_lock(setup.library()), extras },
             parts: Parts {
-                overruns: Vec::new(),
                 runs: match claims && self.veiled(self.claims_veil).is_none() {
                     true => {
                         RunsReading { guards: self.runs.values().cloned().collect(), unreadable: 0 }
@@ -316,8 +315,8 @@ impl World {
                             .collect(),
                     ),
                 }),
-                hosts: None,
                 pause: pause.then_some(self.pause),
+                ..Parts::default()
             },
         }
     }

@@ -7,8 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
-    ClaimsReading, GuardReading, LockReading, PauseReading, ProgressReading, QueueReading,
-    SwitchesReading, TaskReading, TurnReading, Unknown,
+    GuardReading, LockReading, QueueReading, TaskReading, TurnReading, Unknown,
 };
 use lockwatch_judge::spec::TaskIndex;
 
@@ -82,16 +81,7 @@ fn failure(why: Unknown, words: &str, ask: &Ask) -> Failure {
 pub(super) fn unknowns(
     TaskReading { guard, parts }: &TaskReading,
 ) -> impl Iterator<Item = Unknown> {
-    let guard = guard.why_unknown();
-    [
-        guard,
-        if let Some(SwitchesReading::Unknown(why)) = parts.switches { Some(why) } else { None },
-        if let Some(ProgressReading::Unknown(why)) = parts.progress { Some(why) } else { None },
-        if let Some(ClaimsReading::Unknown(why)) = parts.claims { Some(why) } else { None },
-        if let Some(PauseReading::Unknown(why)) = parts.pause { Some(why) } else { None },
-    ]
-    .into_iter()
-    .flatten()
+    guard.why_unknown().into_iter().chain(parts.whys_unknown())
 }
 
 /// Whether a reading shows that a key is not on the expected server.
@@ -116,28 +106,16 @@ pub(super) fn out_of_cluster(TaskReading { guard, parts }: &mut TaskReading) {
         | GuardReading::Queue(QueueReading::Unknown(why)) => correct(why),
         GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => {}
     }
-    if let Some(SwitchesReading::Unknown(why)) = &mut parts.switches {
-        correct(why);
-    }
-    if let Some(ProgressReading::Unknown(why)) = &mut parts.progress {
-        correct(why);
-    }
-    if let Some(ClaimsReading::Unknown(why)) = &mut parts.claims {
-        correct(why);
-    }
-    if let Some(PauseReading::Unknown(why)) = &mut parts.pause {
-        correct(why);
-    }
-    if let Some(Err(why)) = &mut parts.hosts {
-        correct(why);
-    }
+    parts.whys_unknown_mut().for_each(correct);
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::vec;
 
-    use lockwatch_judge::reading::{Extras, LockReading, Parts};
+    use lockwatch_judge::reading::{
+        ClaimsReading, Extras, LockReading, Parts, PauseReading, ProgressReading, SwitchesReading,
+    };
 
     use super::*;
 
