@@ -31,9 +31,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The groups, and the most milliseconds that an evaluation shall take with 10,000 tasks and two
 /// agents.
-const GROUPS: [(&str, Option<f64>); 4] = [
+const GROUPS: [(&str, Option<f64>); 5] = [
     ("lockwatch.pages", Some(500.0)),
     ("lockwatch.warnings", Some(500.0)),
+    ("lockwatch.stores", None),
     ("lockwatch.slow", Some(1_500.0)),
     ("lockwatch.availability", None),
 ];

@@ -38,8 +38,8 @@ const SITE: &str = "{{ range args (or $labels.cluster $externalLabels.cluster) (
     $labels.namespace $externalLabels.namespace) (or $labels.env $externalLabels.env) }}\
     {{ with . }}, {{ . }}{{ end }}{{ end }}";
 const NAME_MAX: usize = 40;
-/// The rules of a group are evaluated one after the other.
-const GROUP_MAX: usize = 25;
+/// The rules of a group are evaluated one after the other, and hosted rulers take at most 20.
+const GROUP_MAX: usize = 20;
 /// What people can read: lines of the file for each alert, and recording rules that are not of
 /// availability.
 const LINES_MAX: usize = 14;
