@@ -45,8 +45,8 @@ pub(super) struct Shared<'a> {
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
     pub(super) redis: Option<StoreIndex>,
-    /// What guards it: the kind, and its key.
-    pub(super) key: Option<(&'static str, Key)>,
+    /// What guards it: the kind, its key, and the field of a lock that is one.
+    pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
     pub(super) spec: Option<TaskSpec>,
     pub(super) guard: Option<GuardConfig>,
 }
@@ -117,7 +117,10 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     }
 
     let redis = found.map(|(index, _)| index);
-    let key = guarded.as_ref().ok().map(|kind| (kind.name(), kind.key().clone()));
+    let key = guarded.as_ref().ok().map(|kind| {
+        let field = if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None };
+        (kind.name(), kind.key().clone(), field)
+    });
     let spec_name = name.clone();
     let assemble = || -> Result<TaskSpec, Reported> {
         let mut spec = TaskSpec {

@@ -1,6 +1,10 @@
 //! A key that was never seen: a task that nobody runs, or a name that is spelt otherwise.
 
+use std::borrow::Cow;
+
 use lockwatch_judge::snapshot::TaskView;
+
+use crate::text::identity::escape;
 
 /// Whether it is certain that there is no such key, and none was ever seen.
 pub fn is_absent(view: &TaskView) -> bool {
@@ -13,6 +17,9 @@ pub fn hint(view: &TaskView) -> Option<String> {
     if !is_absent(view) {
         return None;
     }
+    if let Some(field) = field(view) {
+        return Some(format!("The agent has never seen the field {field} of its key."));
+    }
     let found = match glob(view.spec.kind.key()) {
         Some(glob) => format!(
             "; `lockwatch discover --redis URL --match '{glob}'` finds what it may be called, also \
@@ -21,6 +28,11 @@ pub fn hint(view: &TaskView) -> Option<String> {
         None => String::new(),
     };
     Some(format!("The agent has never seen its key{found}."))
+}
+
+/// The field that is the lock, if one is.
+pub fn field(view: &TaskView) -> Option<Cow<'_, str>> {
+    view.spec.lock()?.field.as_deref().map(escape)
 }
 
 /// The glob for keys whose name has this one in it, as it stands between single quotes in a shell.

@@ -240,11 +240,16 @@ fn of_task(store: &StoreView, task: &TaskView) -> Option<Line> {
 /// A key that does not exist may be one that is not taken now.
 fn of_absent(task: &TaskView) -> Line {
     let key = task.spec.kind.key();
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    if let Some(field) = absent::field(task) {
+        let key = escape(key);
+        let says = format!("the field {field} of its key {key} does not exist now");
+        return Line::good(of, says + "; it does only while the task runs");
+    }
     let found = match absent::glob(key) {
         Some(glob) => format!("`lockwatch discover --redis URL --match '{glob}'`"),
         None => "`lockwatch discover`".to_owned(),
     };
-    let of = format!("task {}", escape(task.spec.name.as_bytes()));
     let says = format!(
         "its key {} does not exist now; if the task runs, {found} finds what it is called",
         escape(key)
