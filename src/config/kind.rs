@@ -168,6 +168,12 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
                        `lock: \"lock_{id}\"`";
         queue.report("library", message);
     }
+    if let Ok(Some(library)) = library
+        && !library.is_key()
+    {
+        let name = library.name();
+        queue.report("library", format!("cannot be `{name}`: the locks of a queue are keys"));
+    }
     let max_late_ms = threshold::or(Limit::MaxLate, &queue, QueueSpec::MAX_LATE_MS);
     let library = library?.ok_or(Reported)?;
     Ok(QueueSpec {

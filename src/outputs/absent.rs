@@ -1,8 +1,7 @@
 //! A key that was never seen: a task that nobody runs, or a name that is spelt otherwise.
 
-use std::borrow::Cow;
-
 use lockwatch_judge::snapshot::TaskView;
+use lockwatch_watch::redis::libraries;
 
 use crate::text::identity::escape;
 
@@ -17,8 +16,8 @@ pub fn hint(view: &TaskView) -> Option<String> {
     if !is_absent(view) {
         return None;
     }
-    if let Some(field) = field(view) {
-        return Some(format!("The agent has never seen the field {field} of its key."));
+    if let Some(part) = part(view) {
+        return Some(format!("The agent has never seen {part}."));
     }
     let found = match glob(view.spec.kind.key()) {
         Some(glob) => format!(
@@ -30,9 +29,13 @@ pub fn hint(view: &TaskView) -> Option<String> {
     Some(format!("The agent has never seen its key{found}."))
 }
 
-/// The field that is the lock, if one is.
-pub fn field(view: &TaskView) -> Option<Cow<'_, str>> {
-    view.spec.lock()?.field.as_deref().map(escape)
+/// What the lock is, if it is no key.
+pub fn part(view: &TaskView) -> Option<String> {
+    let lock = view.spec.lock()?;
+    let field = lock.field.as_deref();
+    let field = field.map(|field| format!("the field {} of its key", escape(field)));
+    let listener = || format!("anybody listen to its channel {}", escape(&lock.key));
+    field.or_else(|| (!libraries::of(&lock.library).is_key()).then(listener))
 }
 
 /// The glob for keys whose name has this one in it, as it stands between single quotes in a shell.

@@ -241,10 +241,11 @@ fn of_task(store: &StoreView, task: &TaskView) -> Option<Line> {
 fn of_absent(task: &TaskView) -> Line {
     let key = task.spec.kind.key();
     let of = format!("task {}", escape(task.spec.name.as_bytes()));
-    if let Some(field) = absent::field(task) {
-        let key = escape(key);
-        let says = format!("the field {field} of its key {key} does not exist now");
-        return Line::good(of, says + "; it does only while the task runs");
+    if let Some(part) = absent::part(task) {
+        return Line::good(
+            of,
+            format!("does not see {part} now, which it does while the task runs"),
+        );
     }
     let found = match absent::glob(key) {
         Some(glob) => format!("`lockwatch discover --redis URL --match '{glob}'`"),

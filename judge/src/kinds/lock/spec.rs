@@ -30,6 +30,9 @@ pub struct LockSpec {
     pub renew_every_ms: Option<u64>,
     /// How often the library renews a lease by its own rule; `None`: it has none.
     pub renewals_per_lease: Option<u32>,
+    /// Whether no lock of this library has a deadline, so that none should have one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub never_expires: bool,
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
 }
@@ -46,6 +49,7 @@ impl LockSpec {
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,
+            never_expires: false,
             claimants: Claimants::Secret,
         }
     }

@@ -104,6 +104,10 @@ impl<'a> Lock<'a> {
             out.extend(field::size_asks(self.key, field));
             return;
         }
+        if !self.library.is_key() {
+            out.push(self.library.value(self.key));
+            return;
+        }
         self.asks_ends(out);
         if !matches!(stage, Stage::Glance(_)) {
             out.push(match (self.field, self.holder) {
@@ -249,6 +253,13 @@ impl<'a> Lock<'a> {
     }
 
     fn take_bracket(self, replies: &mut Replies<'_>) -> Bracket {
+        if !self.library.is_key() {
+            let value = replies.next();
+            let (there, gone) = (Ok(Expiry::Never), Ok(Expiry::Absent));
+            let decoded = self.library.decode(self.key, value, true);
+            let ends = if decoded == Value::Absent { gone } else { there };
+            return bracket(ends, value, ends, self);
+        }
         let before = self.take_ends(replies);
         let value = replies.next();
         let after = self.take_ends(replies);
