@@ -430,7 +430,8 @@ impl Holder {
     }
 
     /// The thread that `<client>:<thread>` names, or `<client>:<thread>:<transaction>`. The second
-    /// form counts only if its first part is certainly a client id.
+    /// form, and a thread that is a UUID (node-redisson), count only if the first part is certainly
+    /// a client id.
     pub fn of_thread(name: &[u8]) -> Option<Holder> {
         let of = |client: &[u8], thread: &[u8]| Holder {
             client: client.to_vec(),
@@ -439,7 +440,7 @@ impl Holder {
             secret: false,
         };
         let (client, thread) = split_at_last_colon(name)?;
-        if !client.is_empty() && is_integer(thread) {
+        if !client.is_empty() && is_integer(thread) || is_uuid(client) && is_uuid(thread) {
             return Some(of(client, thread));
         }
         let (client, number) = split_at_last_colon(client)?;

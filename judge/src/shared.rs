@@ -130,7 +130,8 @@ impl Shared {
         if claims_key(spec) != claims_key(&before) {
             (self.claims, self.runs) = (Claims::default(), None);
         }
-        if spec.hosts != before.hosts {
+        let in_value = |spec: &TaskSpec| spec.lock().and_then(|lock| lock.host.clone());
+        if spec.hosts != before.hosts || in_value(spec) != in_value(&before) {
             self.hosts = Hosts::default();
         }
         if spec.paused_until != before.paused_until {
@@ -283,7 +284,11 @@ impl Shared {
             self.pause.observe(pause, batch.seen(), log);
         }
         if let Some(hosts) = &parts.hosts {
-            signs.hosts_changed = self.hosts.observe(hosts, log);
+            let is_in_value = self.spec.lock().is_some_and(|lock| lock.host.is_some());
+            signs.hosts_changed = match is_in_value {
+                true => self.hosts.add(hosts, log),
+                false => self.hosts.observe(hosts, log),
+            };
         }
         signs
     }

@@ -47,7 +47,7 @@ struct Entry {
 }
 
 /// Identifies a task across configurations: the name of its store, its database and its lock's key.
-type Identity = (Arc<str>, u32, &'static str, Vec<u8>);
+type Identity = (Arc<str>, u32, &'static str, Vec<u8>, Option<Vec<u8>>);
 
 impl State {
     /// An empty state.
@@ -506,7 +506,8 @@ fn stale_after_ms(store: &StoreSpec) -> u64 {
 }
 
 fn identity(store: &StoreSpec, task: &TaskSpec) -> Identity {
-    (store.name.clone(), store.db, task.kind.name(), task.kind.key().clone())
+    let field = task.lock().and_then(|lock| lock.field.clone());
+    (store.name.clone(), store.db, task.kind.name(), task.kind.key().clone(), field)
 }
 
 fn name(tasks: &[Entry], position: usize) -> Option<&str> {

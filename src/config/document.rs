@@ -135,12 +135,13 @@ fn check_locks(
         redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let (Some(redis), Some((kind, key))) = (task.redis, &task.key) else { continue };
+        let (Some(redis), Some((kind, key, part))) = (task.redis, &task.key) else { continue };
         let places = places.get(usize::from(redis.0)).into_iter().flatten();
-        let firsts = places.map(|place| *seen.entry((place, key)).or_insert(index));
+        let firsts = places.map(|place| *seen.entry((place, key, part)).or_insert(index));
         if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);
             let (field, what) = match *kind {
+                "lock" if part.is_some() => ("field", "the lock of"),
                 "turn" => ("hash", "what guards"),
                 "queue" => ("zset", "what guards"),
                 _ => ("key", "the lock of"),

@@ -10,7 +10,7 @@ use lockwatch_watch::redis::value::Finder;
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
-use super::schema::{BlockSpec, HOLDER, LOCK, MEMBER_ID, QUEUE, TURN};
+use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, TURN};
 use super::threshold;
 use super::values::{bytes, duration_ms, key, text};
 
@@ -64,23 +64,41 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
     {
         lock.report("renew_every", mistake);
     }
+    let field = lock.optional("field", bytes);
     let holder = read_path(&lock, "holder", &HOLDER);
-    if let (Ok(Some(_)), Ok(name)) = (&holder, &library)
+    let host = read_path(&lock, "host", &HOST);
+    if let Ok(name) = library
         && !libraries::named(name).is_some_and(|library| library.takes_a_path())
     {
-        return Err(lock.report(
-            "holder",
-            format!(
-                "says nothing of a lock of `library: {name}`, whose layout names its holder; \
-                 remove it, or write `library: string`"
-            ),
-        ));
+        refuse_beside_layout(&lock, name)?;
+    }
+    if lock.value("host").is_some() && task.value("hosts").is_some() {
+        return Err(lock.report("host", "cannot be combined with `hosts`; keep one of them"));
     }
     let spec = libraries::lock(&key?, library?);
-    let holder = holder?;
+    let (field, holder, host) = (field?, holder?, host?);
     let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
-    Ok(LockSpec { holder, claimants, lease_ms, renew_every_ms, ..spec })
+    Ok(LockSpec { field, holder, host, claimants, lease_ms, renew_every_ms, ..spec })
+}
+
+/// Refuses what only a plain text can be or have: the layout of this library says the rest.
+fn refuse_beside_layout(lock: &Block<'_>, library: &str) -> Result<(), Reported> {
+    const WHY: [(&str, &str); 3] = [
+        ("field", "whose locks are keys"),
+        ("holder", "whose layout names its holder"),
+        ("host", "whose layout names no host, or as its holder"),
+    ];
+    let refuse = |(field, why): &(&str, &str)| {
+        let message = format!(
+            "says nothing of a lock of `library: {library}`, {why}; remove it, or write \
+             `library: string`"
+        );
+        lock.value(field).map(|_| lock.report(field, message))
+    };
+    // Each is reported.
+    let mistakes: Vec<Reported> = WHY.iter().filter_map(refuse).collect();
+    mistakes.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// A value path, if there is one.
@@ -149,6 +167,12 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
         let message = "is the layout of the locks, and there is no `lock`; remove it, or write \
                        `lock: \"lock_{id}\"`";
         queue.report("library", message);
+    }
+    if let Ok(Some(library)) = library
+        && !library.is_key()
+    {
+        let name = library.name();
+        queue.report("library", format!("cannot be `{name}`: the locks of a queue are keys"));
     }
     let max_late_ms = threshold::or(Limit::MaxLate, &queue, QueueSpec::MAX_LATE_MS);
     let library = library?.ok_or(Reported)?;

@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 20] = [
+pub const BLOCKS: [&BlockSpec; 21] = [
     &TOP,
     &LINKS,
     &REDIS,
@@ -26,6 +26,7 @@ pub const BLOCKS: [&BlockSpec; 20] = [
     &TASK,
     &LOCK,
     &HOLDER,
+    &HOST,
     &TURN,
     &QUEUE,
     &MEMBER_ID,
@@ -189,7 +190,7 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "library", "holder", "lease", "renew_every"],
+    fields: &["key", "field", "library", "holder", "host", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
 };
 
@@ -201,6 +202,9 @@ const NO_PATH: [(&str, &str); 2] = [
 
 pub(super) const HOLDER: BlockSpec =
     BlockSpec { path: "tasks[].lock.holder", fields: &["json", "regex"], otherwise: &NO_PATH };
+
+pub(super) const HOST: BlockSpec =
+    BlockSpec { path: "tasks[].lock.host", fields: &["json", "regex"], otherwise: &NO_PATH };
 
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",

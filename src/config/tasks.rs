@@ -8,6 +8,7 @@ use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::store::Servers;
 use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
@@ -45,8 +46,8 @@ pub(super) struct Shared<'a> {
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
     pub(super) redis: Option<StoreIndex>,
-    /// What guards it: the kind, and its key.
-    pub(super) key: Option<(&'static str, Key)>,
+    /// What guards it: the kind, its key, and the field of a lock that is one.
+    pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
     pub(super) spec: Option<TaskSpec>,
     pub(super) guard: Option<GuardConfig>,
 }
@@ -90,6 +91,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         }
         if let Ok(kind) = &guarded {
             mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
+            mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
             for (field, message) in threshold::kind_mistakes(kind, sampling) {
                 mistake(block.place(kind.name()).field(field), Some(message));
             }
@@ -117,7 +119,10 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     }
 
     let redis = found.map(|(index, _)| index);
-    let key = guarded.as_ref().ok().map(|kind| (kind.name(), kind.key().clone()));
+    let key = guarded.as_ref().ok().map(|kind| {
+        let field = if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None };
+        (kind.name(), kind.key().clone(), field)
+    });
     let spec_name = name.clone();
     let assemble = || -> Result<TaskSpec, Reported> {
         let mut spec = TaskSpec {
@@ -325,6 +330,18 @@ fn queue_mistake(redis: &RedisConfig, kind: &KindSpec) -> Option<String> {
         format!(
             "is not always in the slot of the set, in the cluster {}; give both a common hash tag, \
              as in zset \"{{tasks}}\" and lock \"{{tasks}}:lock:{{id}}\"",
+            quoted(&redis.name)
+        )
+    })
+}
+
+/// A cluster passes messages on to all its servers, and each counts only its own listeners.
+fn channel_mistake(redis: &RedisConfig, kind: &KindSpec) -> Option<String> {
+    let (Servers::Cluster(_), KindSpec::Lock(lock)) = (&redis.servers, kind) else { return None };
+    (!libraries::of(&lock.library).is_key()).then(|| {
+        format!(
+            "cannot be watched in the cluster {}, whose servers each count only their own \
+             listeners; watch a lock that is a key",
             quoted(&redis.name)
         )
     })

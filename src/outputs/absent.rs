@@ -1,6 +1,9 @@
 //! A key that was never seen: a task that nobody runs, or a name that is spelt otherwise.
 
 use lockwatch_judge::snapshot::TaskView;
+use lockwatch_watch::redis::libraries;
+
+use crate::text::identity::escape;
 
 /// Whether it is certain that there is no such key, and none was ever seen.
 pub fn is_absent(view: &TaskView) -> bool {
@@ -13,6 +16,9 @@ pub fn hint(view: &TaskView) -> Option<String> {
     if !is_absent(view) {
         return None;
     }
+    if let Some(part) = part(view) {
+        return Some(format!("The agent has never seen {part}."));
+    }
     let found = match glob(view.spec.kind.key()) {
         Some(glob) => format!(
             "; `lockwatch discover --redis URL --match '{glob}'` finds what it may be called, also \
@@ -21,6 +27,15 @@ pub fn hint(view: &TaskView) -> Option<String> {
         None => String::new(),
     };
     Some(format!("The agent has never seen its key{found}."))
+}
+
+/// What the lock is, if it is no key.
+pub fn part(view: &TaskView) -> Option<String> {
+    let lock = view.spec.lock()?;
+    let field = lock.field.as_deref();
+    let field = field.map(|field| format!("the field {} of its key", escape(field)));
+    let listener = || format!("anybody listen to its channel {}", escape(&lock.key));
+    field.or_else(|| (!libraries::of(&lock.library).is_key()).then(listener))
 }
 
 /// The glob for keys whose name has this one in it, as it stands between single quotes in a shell.

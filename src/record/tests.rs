@@ -19,7 +19,7 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
-    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    TaskIndex, TaskSpec, ValuePath, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -112,6 +112,8 @@ impl Source {
         let lock = LockSpec {
             lease_ms: self.maybe(Source::ms),
             renew_every_ms: self.maybe(Source::ms),
+            field: self.maybe(Source::bytes),
+            host: self.maybe(|source| ValuePath::Json(source.pick(&["/host", ""]).into())),
             ..libraries::lock(&key, self.pick(&libraries::ALL).name())
         };
         let store = StoreIndex(self.random.u16(0..2));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwatch::commands::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
-use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
+use lockwatch_judge::spec::{ClaimsSpec, LockSpec, TaskSpec, WantedSpec};
 use lockwatch_judge::spec::{Codec, ProgressSource, ProgressSpec, StoreIndex, WantedSource};
 use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
@@ -95,7 +95,8 @@ fn hostile_config() -> Config {
         other.name = format!("other {index}").into();
         [task(index, key), other]
     });
-    config(tasks.collect())
+    let lock = LockSpec { field: Some(b"f".to_vec()), ..libraries::lock(b"fields*", "string") };
+    config(tasks.chain([TaskSpec::new("a field", StoreIndex(0), lock)]).collect())
 }
 
 type Words = Vec<Vec<u8>>;
@@ -124,6 +125,9 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
     let key = task.lock().unwrap().key.as_slice();
+    if let Some(field) = &task.lock().unwrap().field {
+        send(&[b"HGET", key, field]);
+    }
     if task.lock().unwrap().library.as_str() == "redisson" {
         let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";

@@ -31,6 +31,7 @@ mod http;
 mod lease;
 mod live;
 mod live_feed;
+mod locks;
 mod map;
 mod odd_values;
 mod outputs;

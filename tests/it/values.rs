@@ -93,6 +93,48 @@ fn a_hold_goes_on_while_the_named_holder_stays() {
     agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
 }
 
+/// The host stands in clear in a value that is a secret otherwise, or all of it is a name.
+#[test]
+fn a_host_in_the_value_is_shown_and_the_token_is_not() {
+    let Some(server) = RedisServer::start("values::a_host_in_the_value") else { return };
+    let random = "0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b";
+    let token = |host: &str| format!("{host}_4711_{random}");
+    server.cli(&["set", "net", &token("WEB01"), "px", "600000"]);
+    server.cli(&["set", "resque", "vm:9780", "ex", "180"]);
+    let agent = agent(
+        &server,
+        "  - {name: net, lock: {key: net, library: string, host: {regex: '^(.+)_[0-9]+_[0-9a-f]{32}$'}}}\n  \
+           - name: resque\n    \
+             lock: {key: resque, library: string, holder: {regex: '^(.+)$'}, host: {regex: '^(.+):[0-9]+$'}}\n",
+    );
+    let is_on = |task: &str, host: &str| {
+        agent.until(PATIENCE, "its host", |page| {
+            page.label(task, "lock_holder", "holder_host").as_deref() == Some(host)
+        });
+    };
+    is_on("net", "WEB01");
+    is_on("resque", "vm");
+    let page = agent.page();
+    assert_eq!(page.label("resque", "lock_holder", "holder").as_deref(), Some("vm:9780"));
+    server.cli(&["set", "net", &token("WEB02"), "px", "600000"]);
+    is_on("net", "WEB02");
+    let explained = agent.text("/api/v1/tasks/net/explain");
+    assert!(explained.contains("WEB02"), "{explained}");
+    for shown in [explained, agent.page().text().to_owned(), agent.log(), status(&agent, "net")] {
+        assert!(!shown.contains(random), "{shown}");
+    }
+    assert!(
+        agent.log().contains("on WEB01"),
+        "the holder before it is named, too: {}",
+        agent.log()
+    );
+    // A value without a host is held all the same.
+    server.cli(&["set", "net", "5e1f0a77c3d94b6e8a21", "px", "600000"]);
+    let task =
+        until(&agent, "net", "no host", |task| task["hosts_unknown"]["reason"] == "value_path");
+    assert_eq!(task["lock"]["held"], true, "{task:#}");
+}
+
 /// A is over its lease, B is beside it: the values are the same, so nothing shows it, and the words
 /// say so.
 #[test]

@@ -408,7 +408,9 @@ impl Kind for LockTask {
         let (hold, spec) = (self.present(), &shared.spec);
         let is_held = hold.is_some();
         let is_endless = self.ttl_ms.is_some_and(|ttl_ms| ttl_ms > ENDLESS_MS);
-        let is_persistent = hold.and_then(Hold::is_persistent).map(|is| is || is_endless);
+        let should_expire = !spec.lock().is_some_and(|lock| lock.never_expires);
+        let is_persistent = hold.and_then(Hold::is_persistent);
+        let is_persistent = is_persistent.map(|is| should_expire && (is || is_endless));
         let saw_begin = hold.is_some_and(|hold| hold.acquired.is_some());
         let progress_missing =
             is_held && shared.progress.as_ref().is_some_and(|clock| clock.missing.is_some());

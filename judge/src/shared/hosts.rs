@@ -6,6 +6,9 @@ use crate::event::{EventKind, Party};
 use crate::reading::{HostsReading, Unknown};
 use crate::step::Log;
 
+/// How many hosts are kept of those that the value of a lock named.
+const NAMED_MAX: usize = 8;
+
 /// The hosts of a task's instances.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
@@ -15,6 +18,16 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
+    /// Takes in the host that the value of a lock names, of the present holder. Those of the holders
+    /// before it stay. Returns whether the names changed.
+    pub(crate) fn add(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
+        let Ok(named) = reading else { return self.observe(reading, log) };
+        let is_new = |known: &(Vec<u8>, Vec<u8>)| named.iter().all(|(id, _)| *id != known.0);
+        let before = self.known.iter().filter(|known| is_new(known)).cloned();
+        let all = named.iter().cloned().chain(before).take(NAMED_MAX).collect();
+        self.observe(&Ok(all), log)
+    }
+
     /// Takes in a reading. Returns whether the names changed.
     pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
         match (reading, self.unknown) {

@@ -240,11 +240,17 @@ fn of_task(store: &StoreView, task: &TaskView) -> Option<Line> {
 /// A key that does not exist may be one that is not taken now.
 fn of_absent(task: &TaskView) -> Line {
     let key = task.spec.kind.key();
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    if let Some(part) = absent::part(task) {
+        return Line::good(
+            of,
+            format!("does not see {part} now, which it does while the task runs"),
+        );
+    }
     let found = match absent::glob(key) {
         Some(glob) => format!("`lockwatch discover --redis URL --match '{glob}'`"),
         None => "`lockwatch discover`".to_owned(),
     };
-    let of = format!("task {}", escape(task.spec.name.as_bytes()));
     let says = format!(
         "its key {} does not exist now; if the task runs, {found} finds what it is called",
         escape(key)

@@ -9,6 +9,7 @@ use crate::text::identity::escape;
 /// Keys of a task that look like a pattern or a template. They are taken as they are.
 pub(super) fn literal_names(task: &TaskSpec) -> Vec<String> {
     let mut names = vec![task.kind.key().clone()];
+    names.extend(task.lock().and_then(|lock| lock.field.clone()));
     names.extend(keys_beside(task).into_iter().map(|(key, _)| key));
     if let Some(
         ProgressSource::HashField { field, .. } | ProgressSource::Score { member: field, .. },

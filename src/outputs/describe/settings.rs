@@ -86,15 +86,17 @@ fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
         Some(ms) => Value::Limit(ms, None),
         None => Value::Learned(learned),
     };
-    let holder = lock.holder.as_ref().map(|path| set("lock", "holder", Value::Path(path)));
+    let field = lock.field.as_ref().map(|field| set("lock", "field", name(field)));
+    let path = |field, path: &'a Option<ValuePath>| {
+        path.as_ref().map(|path| set("lock", field, Value::Path(path)))
+    };
+    let paths = path("holder", &lock.holder).into_iter().chain(path("host", &lock.host));
     let lease = or_learned(lock.lease_ms, learned.and_then(|lock| lock.lease_ms));
     let period = or_learned(lock.renew_every_ms, learned.and_then(|lock| lock.renewal_period_ms));
-    let named = [
-        set("lock", "key", name(&lock.key)),
-        set("lock", "library", Value::Word(lock.library.as_str())),
-    ];
+    let key = set("lock", "key", name(&lock.key));
+    let library = set("lock", "library", Value::Word(lock.library.as_str()));
     let timed = [set("lock", "lease", lease), set("lock", "renew_every", period)];
-    named.into_iter().chain(holder).chain(timed).collect()
+    [key].into_iter().chain(field).chain([library]).chain(paths).chain(timed).collect()
 }
 
 fn of_turn(turn: &TurnSpec) -> [Setting<'_>; 6] {

@@ -37,7 +37,7 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
         let says = if seen.is_once() { seen.trace.says("claims") } else { None };
         all.push(part(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
     }
-    if spec.hosts.is_some() {
+    if spec.hosts.is_some() || spec.lock().is_some_and(|lock| lock.host.is_some()) {
         all.push(part(seen, "hosts", hosts(seen), seen.view.hosts_unknown));
     }
     if spec.paused_until.is_some() {

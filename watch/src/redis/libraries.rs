@@ -9,12 +9,14 @@ use crate::redis::reply::Reply;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 
+mod channel;
 mod hash;
 mod library;
 pub mod recognise;
 mod redisson;
 pub mod shape;
 mod shedlock;
+mod single_beat;
 mod string;
 mod unread;
 
@@ -23,8 +25,14 @@ pub use string::UNNAMED;
 pub(super) use string::held_by;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
-pub static ALL: [&dyn Library; 4] =
-    [&redisson::Redisson, &shedlock::ShedLock, &string::Token, &hash::OwnHash];
+pub static ALL: [&dyn Library; 6] = [
+    &redisson::Redisson,
+    &shedlock::ShedLock,
+    &single_beat::SingleBeat,
+    &channel::Channel,
+    &string::Token,
+    &hash::OwnHash,
+];
 
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";
@@ -74,6 +82,7 @@ pub fn lock(key: &[u8], name: &str) -> LockSpec {
     LockSpec {
         renewals_per_lease: library.renewals_per_lease(),
         claimants: library.claimants(),
+        never_expires: !library.is_key(),
         ..lock
     }
 }

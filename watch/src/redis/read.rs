@@ -4,6 +4,7 @@
 //! What guards the task comes first. The switches follow, so that a lock found free beside a switch
 //! found on was free while the switch was on. Each kind of guard has a file of its own.
 
+mod field;
 mod lock;
 mod queue;
 mod turn;
@@ -21,8 +22,10 @@ use crate::redis::libraries;
 use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
+use crate::redis::value;
 use lockwatch_judge::reading::{
-    Extras, GuardReading, Held, Holder, LockReading, Parts, TaskReading, Unknown, User,
+    Extras, GuardReading, Held, Holder, HostsReading, LockReading, Parts, TaskReading, Unknown,
+    User,
 };
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
@@ -103,6 +106,9 @@ pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
         KindSpec::Lock(lock) => {
             let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
             asks.extend(libraries::of(&lock.library).liveness(&lock.key, &[anybody]));
+            if lock.field.is_some() {
+                Lock::new(lock, caps).asks(&Stage::first(None), &mut asks);
+            }
         }
         KindSpec::Turn(_) => {}
         KindSpec::Queue(queue) => QueueRead { spec: queue, caps }.all_asks(&mut asks),
@@ -168,14 +174,14 @@ pub enum Round {
     /// The reading is complete.
     Done(TaskReading),
     /// More requests are needed, in a separate batch (with its own header and footer). At most two
-    /// more rounds follow; after a glance, three.
+    /// more rounds follow; after a glance, or of a lock that is a field, three.
     Again(TaskRead),
 }
 
 impl Guard {
     fn new(spec: &TaskSpec) -> Guard {
-        match spec.kind {
-            KindSpec::Lock(_) => Guard::Lock(Stage::first(None)),
+        match &spec.kind {
+            KindSpec::Lock(lock) => Guard::Lock(Stage::of(lock)),
             KindSpec::Turn(_) => Guard::Turn,
             KindSpec::Queue(_) => Guard::Queue(QueueStage::First { before: Vec::new() }),
         }
@@ -223,7 +229,9 @@ impl TaskRead {
     /// change reported since. If the deadline is computed from `PTTL`, or there is none, everything
     /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
-        let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
+        // Whoever removes a field does not move the deadline of its hash.
+        let is_field = self.spec.lock().is_some_and(|lock| lock.field.is_some());
+        let can_tell = self.caps.pexpiretime && !is_field && known.deadline.instant().is_some();
         match can_tell && self.scope.contains(Scope::GUARD) {
             true => TaskRead { guard: Guard::Lock(Stage::Glance(Arc::clone(known))), ..self },
             false => self,
@@ -302,7 +310,8 @@ impl TaskRead {
 
     /// Decodes this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
-        let mut replies = Replies::new(replies);
+        let all = replies;
+        let mut replies = Replies::new(all);
         let guard = match self.take_guard(&mut replies) {
             Ok(guard) => guard,
             Err(guard) => return Round::Again(TaskRead { guard, ..self }),
@@ -316,6 +325,9 @@ impl TaskRead {
             part.take_fields(&self.fields, replies.next(), &mut reading.parts);
         }
         self.decode_rest(&mut reading.guard, &mut replies);
+        if let Some(host) = self.host(&reading.guard, all) {
+            reading.parts.hosts = Some(host);
+        }
         if let Some(earlier) = &self.earlier {
             decode_later(&earlier.later, &later, &mut reading.parts, &mut replies);
             return Round::Done(reading);
@@ -424,6 +436,13 @@ impl TaskRead {
             Some(Later { part: number, ask })
         });
         later.collect()
+    }
+
+    /// The host of the lock's holder, if the lock's value names it.
+    fn host(&self, guard: &GuardReading, replies: &[Reply]) -> Option<HostsReading> {
+        let GuardReading::Lock { lock: LockReading::Held(held), .. } = guard else { return None };
+        let spec = self.spec.lock().filter(|lock| lock.host.is_some())?;
+        self.asks().iter().zip(replies).find_map(|(ask, reply)| value::host(spec, held, ask, reply))
     }
 
     /// Decodes what is asked of a lock behind the parts. What is not requested in this round stays

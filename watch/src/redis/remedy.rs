@@ -157,7 +157,7 @@ pub fn remedy(why: Unknown) -> &'static str {
              its owner write `library: hash`. Of turns, each value must be a number."
         }
         Unknown::ValuePath => {
-            "Correct `holder` of the lock, or `id` of the queue: the path must lead to a text or a \
+            "Correct `holder` or `host` of the lock, or `id` of the queue: the path must lead to a text or a \
              whole number in each value."
         }
         Unknown::FarInstant => {
@@ -165,7 +165,8 @@ pub fn remedy(why: Unknown) -> &'static str {
              writes it."
         }
         Unknown::TooLarge => {
-            "The key has more entries than a lock or a switch list can have: correct the key."
+            "The key has more entries than a lock or a switch list can have, or the field a longer \
+             value: correct the key."
         }
         Unknown::Protocol => {
             "The answer is not what Redis answers: is this address really a Redis server? Behind a \

@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{Claimants, KindSpec, TaskSpec, ValuePath};
+use lockwatch_judge::reading::{Held, HostsReading, Unknown};
+use lockwatch_judge::spec::{Claimants, KindSpec, LockSpec, TaskSpec, ValuePath};
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::Value;
 
@@ -80,6 +80,15 @@ pub(super) fn holder(path: &ValuePath, reply: &Reply, exists: bool) -> libraries
         let name = find(path, value).map_err(|_| Unknown::ValuePath)?;
         Ok(Claimants::Named.holder(&name))
     })
+}
+
+/// The host of the lock's only holder, and that holder's id, if the reply to `ask` has the value
+/// that names it.
+pub(super) fn host(spec: &LockSpec, held: &Held, ask: &Ask, reply: &Reply) -> Option<HostsReading> {
+    let (path, [holder]) = (spec.host.as_ref()?, held.holders.as_slice()) else { return None };
+    let value = reply.as_bytes().filter(|_| ask.class == Class::Holders)?;
+    let host = find(path, value).map_err(|_| Unknown::ValuePath);
+    Some(host.map(|host| Vec::from([(holder.client.clone(), host)])))
 }
 
 /// What the path of a task found instead of a name, if the reply to `ask` has such a value. In

@@ -7,17 +7,19 @@ use lockwatch_judge::reading::{
     Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, ValuePath,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KindSpec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
+    ValuePath, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside, known_owner};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
+use lockwatch_watch::redis::wake_ups::watched_keys;
 
 use crate::truth::rule;
 
+mod field;
 mod progress;
 mod switches;
 

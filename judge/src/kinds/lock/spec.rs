@@ -13,11 +13,16 @@ pub struct LockSpec {
     /// The lock's key.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Vec<u8>,
+    /// The field of the hash at `key` that is the lock; `None`: the key itself is.
+    #[cfg_attr(feature = "serde", serde(default, with = "crate::bytes"))]
+    pub field: Option<Vec<u8>>,
     /// The library whose layout it has.
     #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
     pub library: LibraryName,
     /// Where in the lock's value the holder is named; `None`: as the library says.
     pub holder: Option<ValuePath>,
+    /// Where in the lock's value its holder's host is named; `None`: nowhere.
+    pub host: Option<ValuePath>,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
@@ -25,6 +30,9 @@ pub struct LockSpec {
     pub renew_every_ms: Option<u64>,
     /// How often the library renews a lease by its own rule; `None`: it has none.
     pub renewals_per_lease: Option<u32>,
+    /// Whether no lock of this library has a deadline, so that none should have one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub never_expires: bool,
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
 }
@@ -34,11 +42,14 @@ impl LockSpec {
     pub fn new(key: &[u8], library: &str) -> LockSpec {
         LockSpec {
             key: key.to_vec(),
+            field: None,
             library: LibraryName::new(library),
             holder: None,
+            host: None,
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,
+            never_expires: false,
             claimants: Claimants::Secret,
         }
     }

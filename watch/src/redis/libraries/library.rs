@@ -34,6 +34,11 @@ pub trait Library: Sync {
     /// deadlines around it.
     fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value;
 
+    /// Whether the lock is a key. If not, it has no deadline, and nobody announces its changes.
+    fn is_key(&self) -> bool {
+        true
+    }
+
     /// Whether the lock's value is one text that means nothing to the library, so that a value path
     /// may say where its holder is named.
     fn takes_a_path(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count.
 //! Read/write locks add a field `mode`, and `:write` to the writer's field; fair locks keep their
-//! queue in a list beside it, fenced ones a counter.
+//! queue in a list beside it, fenced ones a counter. node-redisson makes the same hash; its thread is
+//! a UUID.
 
 use alloc::vec::Vec;
 
@@ -192,6 +193,10 @@ fn around_thread(name: &[u8]) -> Option<(&[u8], &[u8])> {
         _ => name.strip_suffix(b":write").unwrap_or(name),
     };
     let (mut client, mut thread) = split_last(stem)?;
+    if is_uuid(client) && is_uuid(thread) {
+        // node-redisson.
+        return Some((name.get(..=client.len())?, name.get(stem.len()..)?));
+    }
     if !is_integer(thread) {
         // A transaction's lock: <client id>:<thread>:<transaction id>.
         (client, thread) = split_last(client)?;

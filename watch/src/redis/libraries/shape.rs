@@ -359,6 +359,7 @@ pub fn identifies_nobody(value: &[u8], key: &[u8]) -> bool {
     let text = written_text(value);
     let text = text.trim_ascii();
     let text = without_php_quotes(text).or_else(|| php_scalar(text)).unwrap_or(text);
+    let text = pickled_text(text).unwrap_or(text);
     let is_short_number = || {
         text.len() <= SHORT_NUMBER
             && core::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok())
@@ -366,6 +367,20 @@ pub fn identifies_nobody(value: &[u8], key: &[u8]) -> bool {
     let is_the_name =
         || key.strip_suffix(text).is_some_and(|before| matches!(before.last(), None | Some(b':')));
     text.is_empty() || is_plain_word(text) || is_short_number() || is_the_name()
+}
+
+/// The only, short text in a pickle of Python.
+fn pickled_text(value: &[u8]) -> Option<&[u8]> {
+    let rest = value.strip_prefix(b"\x80")?.get(1..)?.strip_suffix(b".")?;
+    // Newer versions write the length of all first, and that the text may be referred to.
+    let rest = rest.strip_prefix(b"\x95").map_or(Some(rest), |framed| framed.get(8..))?;
+    let rest = rest.strip_suffix(b"\x94").or_else(|| rest.strip_suffix(b"q\x00")).unwrap_or(rest);
+    let (length, text) = match rest.strip_prefix(b"\x8c") {
+        Some(short) => short.split_at_checked(1)?,
+        None => rest.strip_prefix(b"X")?.split_at_checked(4)?,
+    };
+    let length = length.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    (text.len() == length).then_some(text)
 }
 
 /// The number or truth value in PHP's serialization: `b:1;`, `i:1;`.

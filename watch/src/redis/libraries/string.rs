@@ -17,8 +17,10 @@ use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::spec::Claimants;
 use lockwatch_judge::time::ServerTime;
 
-/// Index of the last byte of a token that is read. Tokens are far shorter; a longer value is
-/// identified by its beginning.
+/// Maximum length of a token in bytes. Tokens are far shorter; a longer value is identified by its
+/// beginning.
+const TOKEN_BYTES: usize = 512;
+/// Index of the last byte that is read.
 const LAST_BYTE: &str = "511";
 
 const NAME: &str = "string";
@@ -58,7 +60,8 @@ impl Library for Token {
     fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value {
         let holder = |token: &[u8]| match identifies_nobody(token, key) {
             true => Holder::NOBODY_KNOWN,
-            false => Claimants::Secret.holder(token),
+            // A field is read as a whole.
+            false => Claimants::Secret.holder(token.get(..TOKEN_BYTES).unwrap_or(token)),
         };
         held_by(reply, exists, |token| Ok(holder(token)))
     }

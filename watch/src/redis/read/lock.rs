@@ -7,6 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::field;
 use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::expiry::{self, Expiry};
@@ -23,6 +24,8 @@ use lockwatch_judge::time::ServerTime;
 pub(super) enum Stage {
     /// Only its deadline, to check that it is still the one of this reading.
     Glance(Arc<Held>),
+    /// Of a lock that is a field: how long its value is.
+    Size,
     /// Everything that can be requested without an answer of this reading. `again`: after a torn
     /// bracket. `known`: an earlier reading of a lock whose owner's field may end by itself.
     Main { again: bool, known: Option<Arc<Held>> },
@@ -47,7 +50,13 @@ impl Details {
 }
 
 impl Stage {
-    /// The first round. `known`: an earlier reading, if the owner's field may end by itself.
+    /// The first round.
+    pub(super) fn of(lock: &LockSpec) -> Stage {
+        if lock.field.is_some() { Stage::Size } else { Stage::first(None) }
+    }
+
+    /// A round that reads everything. `known`: an earlier reading, if the owner's field may end by
+    /// itself.
     pub(super) fn first(known: Option<Arc<Held>>) -> Stage {
         Stage::Main { again: false, known }
     }
@@ -57,7 +66,7 @@ impl Stage {
         match self {
             Stage::Main { known, .. } => known.as_ref()?.holders.first(),
             Stage::Details(Details { owner, .. }) => owner.as_ref(),
-            Stage::Glance(_) => None,
+            Stage::Glance(_) | Stage::Size => None,
         }
     }
 
@@ -65,7 +74,7 @@ impl Stage {
     fn readers(&self) -> &[Holder] {
         match self {
             Stage::Details(Details { readers, .. }) => readers,
-            Stage::Main { .. } | Stage::Glance(_) => &[],
+            Stage::Main { .. } | Stage::Glance(_) | Stage::Size => &[],
         }
     }
 }
@@ -74,6 +83,8 @@ impl Stage {
 #[derive(Clone, Copy)]
 pub(super) struct Lock<'a> {
     pub(super) key: &'a [u8],
+    /// The field of the hash at `key` that is the lock.
+    pub(super) field: Option<&'a [u8]>,
     pub(super) library: &'static dyn Library,
     /// Where in the value the holder is named.
     pub(super) holder: Option<&'a ValuePath>,
@@ -83,19 +94,53 @@ pub(super) struct Lock<'a> {
 impl<'a> Lock<'a> {
     pub(super) fn new(spec: &'a LockSpec, caps: Caps) -> Lock<'a> {
         let library = libraries::of(&spec.library);
-        Lock { key: &spec.key, library, holder: spec.holder.as_ref(), caps }
+        let (field, holder) = (spec.field.as_deref(), spec.holder.as_ref());
+        Lock { key: &spec.key, field, library, holder, caps }
     }
 
     /// What is asked first.
     pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
-        expiry::asks(self.key, self.caps, out);
-        if !matches!(stage, Stage::Glance(_)) {
-            out.push(match self.holder {
-                Some(_) => holder_ask(self.key),
-                None => self.library.value(self.key),
-            });
-            expiry::asks(self.key, self.caps, out);
+        if let (Stage::Size, Some(field)) = (stage, self.field) {
+            out.extend(field::size_asks(self.key, field));
+            return;
         }
+        if !self.library.is_key() {
+            out.push(self.library.value(self.key));
+            return;
+        }
+        self.asks_ends(out);
+        if !matches!(stage, Stage::Glance(_)) {
+            out.push(match (self.field, self.holder) {
+                (Some(field), _) => field::value_ask(self.key, field),
+                (None, Some(_)) => holder_ask(self.key),
+                (None, None) => self.library.value(self.key),
+            });
+            self.asks_ends(out);
+        }
+    }
+
+    /// Asks when the lock ends.
+    fn asks_ends(self, out: &mut Vec<Ask>) {
+        expiry::asks(self.key, self.caps, out);
+        out.extend(
+            self.field_with_ttl()
+                .map(|field| expiry::of_fields(Class::Number, self.key, &[field.to_vec()])),
+        );
+    }
+
+    /// Decodes the replies to [`Lock::asks_ends`].
+    fn take_ends(self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
+        let key = expiry::take(self.caps, replies);
+        if self.field_with_ttl().is_none() {
+            return key;
+        }
+        let field = expiry::take_fields(replies.next())?;
+        Ok(field::ends(key?, *field.first().ok_or(Unknown::Protocol)?))
+    }
+
+    /// The field that is the lock, if it may have a TTL of its own.
+    fn field_with_ttl(self) -> Option<&'a [u8]> {
+        self.field.filter(|_| self.caps.hpexpiretime)
     }
 
     /// What is still to be asked after this reading, which `stage` made.
@@ -174,8 +219,11 @@ impl<'a> Lock<'a> {
         stage: &Stage,
         replies: &mut Replies<'_>,
     ) -> Result<LockReading, Stage> {
+        if let Stage::Size = stage {
+            return field::sized(replies).ok_or(Stage::first(None));
+        }
         if let Stage::Glance(known) = stage {
-            return match expiry::take(self.caps, replies) {
+            return match self.take_ends(replies) {
                 Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
                     Ok(LockReading::Held(Arc::clone(known)))
                 }
@@ -205,10 +253,31 @@ impl<'a> Lock<'a> {
     }
 
     fn take_bracket(self, replies: &mut Replies<'_>) -> Bracket {
-        let before = expiry::take(self.caps, replies);
+        if !self.library.is_key() {
+            let value = replies.next();
+            let (there, gone) = (Ok(Expiry::Never), Ok(Expiry::Absent));
+            let decoded = self.library.decode(self.key, value, true);
+            let ends = if decoded == Value::Absent { gone } else { there };
+            return bracket(ends, value, ends, self);
+        }
+        let before = self.take_ends(replies);
         let value = replies.next();
-        let after = expiry::take(self.caps, replies);
+        let after = self.take_ends(replies);
         bracket(before, value, after, self)
+    }
+
+    /// Decodes the value. `stayed`: the key was there before and after it.
+    fn decode(self, value: &Reply, stayed: bool) -> Value {
+        // Of a field, the reply itself says whether it is there.
+        let (name, exists) = match (self.field, value) {
+            (Some(_), Reply::Nil) => return Value::Absent,
+            (Some(field), _) => (field, true),
+            (None, _) => (self.key, stayed),
+        };
+        match self.holder {
+            Some(path) => holder(path, value, exists),
+            None => self.library.decode(name, value, exists),
+        }
     }
 }
 
@@ -280,13 +349,11 @@ fn bracket(
     };
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
-    let decoded = match lock.holder {
-        Some(path) => holder(path, value, stayed),
-        None => lock.library.decode(lock.key, value, stayed),
-    };
-    match (decoded, agreed) {
+    match (lock.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
+        // The hash may stay.
+        (Value::Absent, _) if lock.field.is_some() => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
             Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
         }
