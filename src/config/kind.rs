@@ -71,8 +71,8 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
         return Err(lock.report(
             "holder",
             format!(
-                "says nothing of a lock of `library: {name}`, whose layout names its holder; \
-                 remove it, or write `library: string`"
+                "says nothing of a lock of `library: {name}`, whose value is read as that library \
+                 writes it; remove it, or write `library: string`"
             ),
         ));
     }

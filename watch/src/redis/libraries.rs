@@ -9,6 +9,7 @@ use crate::redis::reply::Reply;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 
+mod counter;
 mod hash;
 mod library;
 pub mod recognise;
@@ -23,8 +24,8 @@ pub use string::UNNAMED;
 pub(super) use string::held_by;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
-pub static ALL: [&dyn Library; 4] =
-    [&redisson::Redisson, &shedlock::ShedLock, &string::Token, &hash::OwnHash];
+pub static ALL: [&dyn Library; 5] =
+    [&redisson::Redisson, &shedlock::ShedLock, &counter::Counter, &string::Token, &hash::OwnHash];
 
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";

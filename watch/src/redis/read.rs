@@ -223,7 +223,9 @@ impl TaskRead {
     /// change reported since. If the deadline is computed from `PTTL`, or there is none, everything
     /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
-        let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
+        let can_tell = self.caps.pexpiretime
+            && known.deadline.instant().is_some()
+            && libraries::of_task(&self.spec).moves_the_deadline();
         match can_tell && self.scope.contains(Scope::GUARD) {
             true => TaskRead { guard: Guard::Lock(Stage::Glance(Arc::clone(known))), ..self },
             false => self,

@@ -34,6 +34,18 @@ pub trait Library: Sync {
     /// deadlines around it.
     fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value;
 
+    /// Whether the key's deadline moves with each change of its holders, so that a look at the
+    /// deadline alone shows that nothing has changed.
+    fn moves_the_deadline(&self) -> bool {
+        true
+    }
+
+    /// What the value says instead of who holds the lock, if holders cannot be told apart by it; in
+    /// sentences.
+    fn instead_of_a_name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether the lock's value is one text that means nothing to the library, so that a value path
     /// may say where its holder is named.
     fn takes_a_path(&self) -> bool {
@@ -122,6 +134,8 @@ pub enum Disclosure<'a> {
 pub enum Value {
     /// The key does not exist.
     Absent,
+    /// The key exists, and says that nobody holds the lock.
+    Free,
     /// It is held.
     Present {
         /// Whether holders exclude each other.

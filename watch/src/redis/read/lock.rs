@@ -286,6 +286,8 @@ fn bracket(
     };
     match (decoded, agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
+        // The value is one atomic answer, and says so itself.
+        (Value::Free, _) => Bracket::Whole(LockReading::Free),
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
             Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
