@@ -189,7 +189,7 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "library", "holder", "lease", "renew_every"],
+    fields: &["key", "library", "holder", "score", "limit", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
 };
 

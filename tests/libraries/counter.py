@@ -6,11 +6,8 @@ from dramatiq.rate_limits.backends import RedisBackend
 
 from driver import main
 
-LEASE_MS = 30_000
-
-
-def limiter(client, key, limit=1):
-    return ConcurrentRateLimiter(RedisBackend(client=client), key, limit=limit, ttl=LEASE_MS)
+def limiter(client, key, limit=1, lease_ms=30_000):
+    return ConcurrentRateLimiter(RedisBackend(client=client), key, limit=limit, ttl=lease_ms)
 
 
 def layouts(client):
@@ -25,10 +22,10 @@ def layouts(client):
 
 
 class Lock:
-    """A worker takes the lock by `with`, and has no way to renew it."""
+    """A worker takes the lock for a while, and has no way to renew it."""
 
     def __init__(self, client, key):
-        self.limiter = limiter(client, key)
+        self.limiter = limiter(client, key, lease_ms=3_000)
         self.held = None
 
     def take(self):

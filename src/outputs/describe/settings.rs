@@ -33,6 +33,8 @@ pub enum Value<'a> {
     Name(Cow<'a, [u8]>),
     /// Several of them.
     Names(Vec<&'a [u8]>),
+    /// A number.
+    Count(u32),
     /// A path in a value.
     Path(&'a ValuePath),
     /// A duration, and its default, in milliseconds.
@@ -94,7 +96,9 @@ fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
         set("lock", "library", Value::Word(lock.library.as_str())),
     ];
     let timed = [set("lock", "lease", lease), set("lock", "renew_every", period)];
-    named.into_iter().chain(holder).chain(timed).collect()
+    let score = lock.score.map(|score| set("lock", "score", Value::Word(score.name())));
+    let limit = lock.limit.map(|limit| set("lock", "limit", Value::Count(limit)));
+    named.into_iter().chain(holder).chain(score).chain(limit).chain(timed).collect()
 }
 
 fn of_turn(turn: &TurnSpec) -> [Setting<'_>; 6] {

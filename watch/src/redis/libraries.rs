@@ -10,6 +10,7 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 
 mod counter;
+mod deadline;
 mod hash;
 mod library;
 pub mod recognise;
@@ -18,14 +19,22 @@ pub mod shape;
 mod shedlock;
 mod string;
 mod unread;
+mod zset;
 
-pub use library::{Disclosure, Library, Value};
+pub use library::{Disclosure, Leases, Library, Value};
 pub use string::UNNAMED;
 pub(super) use string::held_by;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
-pub static ALL: [&dyn Library; 5] =
-    [&redisson::Redisson, &shedlock::ShedLock, &counter::Counter, &string::Token, &hash::OwnHash];
+pub static ALL: [&dyn Library; 7] = [
+    &redisson::Redisson,
+    &shedlock::ShedLock,
+    &counter::Counter,
+    &deadline::Deadline,
+    &zset::Members,
+    &string::Token,
+    &hash::OwnHash,
+];
 
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";

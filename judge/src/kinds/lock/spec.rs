@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Claimants, LibraryName, ValuePath};
+use crate::spec::{Claimants, LibraryName, Score, ValuePath};
 
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct LockSpec {
     pub library: LibraryName,
     /// Where in the lock's value the holder is named; `None`: as the library says.
     pub holder: Option<ValuePath>,
+    /// What the scores of its members mean; `None`: it has no scores.
+    pub score: Option<Score>,
+    /// How many may hold it at once; `None`: not known, so that several are no split.
+    pub limit: Option<u32>,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
@@ -36,6 +40,8 @@ impl LockSpec {
             key: key.to_vec(),
             library: LibraryName::new(library),
             holder: None,
+            score: None,
+            limit: None,
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,

@@ -6,7 +6,7 @@ use super::recognise::{Guess, Role, ScannedKey};
 use crate::redis::ask::Ask;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
-use lockwatch_judge::spec::Claimants;
+use lockwatch_judge::spec::{Claimants, LockSpec};
 use lockwatch_judge::time::ServerTime;
 
 /// What is known of a lock library.
@@ -33,6 +33,21 @@ pub trait Library: Sync {
     /// Decodes the reply to [`Library::value`]. `exists`: the key existed according to the
     /// deadlines around it.
     fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value;
+
+    /// Decodes it for a lock with this configuration.
+    fn decode_of(&self, lock: &LockSpec, reply: &Reply, exists: bool) -> Value {
+        self.decode(&lock.key, reply, exists)
+    }
+
+    /// Whether the value says until when it is held, so that the server's clock is asked with it.
+    fn needs_the_clock(&self) -> bool {
+        false
+    }
+
+    /// Whether it must be configured what the scores of its members mean.
+    fn needs_score(&self) -> bool {
+        false
+    }
 
     /// Whether the key's deadline moves with each change of its holders, so that a look at the
     /// deadline alone shows that nothing has changed.
@@ -143,6 +158,35 @@ pub enum Value {
         /// The holders, sorted.
         holders: Vec<Holder>,
     },
+    /// It says itself until when it is held, so the clock shows whether it still is.
+    Leased(Leases),
     /// The value is no lock of this library, or may not be read.
     Unknown(Unknown),
+}
+
+/// What the value of a lock says of the leases of its holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// Whether holders exclude each other.
+    pub mode: Mode,
+    /// All of them, also those that have ended.
+    pub all: Vec<Lease>,
+    /// The library never leaves such a key without a TTL.
+    pub needs_ttl: bool,
+}
+
+/// What one holder has of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who.
+    pub holder: Holder,
+    /// Until when.
+    pub until: ServerTime,
+}
+
+impl Lease {
+    /// The lease of whoever knows this token.
+    pub(super) fn of_token(token: &[u8], until: ServerTime) -> Lease {
+        Lease { holder: Claimants::Secret.holder(token), until }
+    }
 }

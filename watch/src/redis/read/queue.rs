@@ -151,7 +151,7 @@ impl QueueRead<'_> {
     }
 
     fn lock<'a>(self, key: &'a [u8]) -> Lock<'a> {
-        Lock { key, library: libraries::of(&self.spec.library), holder: None, caps: self.caps }
+        Lock { key, library: libraries::of(&self.spec.library), spec: None, caps: self.caps }
     }
 
     /// Decodes the replies to [`QueueRead::asks`].
