@@ -78,17 +78,18 @@ impl Key {
                 let items = items.map(|item| bytes(item.as_bytes())).collect();
                 Reply::Array(vec![bytes(b"0"), Reply::Array(items)])
             }
-            ("ZREVRANGE", Content::Absent) => Reply::Array(vec![]),
-            ("ZREVRANGE", Content::Set(members)) => {
-                let last = words[3].parse::<usize>().unwrap();
+            ("ZRANGE", Content::Absent) => Reply::Array(vec![]),
+            ("ZRANGE", Content::Set(members)) => {
+                let newest = words[2].strip_prefix('-').unwrap().parse::<usize>().unwrap();
                 let mut members = members.clone();
-                members.sort_by_key(|(_, score)| -score);
-                let items = members.iter().take(last + 1).flat_map(|(name, score)| {
+                members.sort_by_key(|(name, score)| (*score, name.clone()));
+                let skipped = members.len().saturating_sub(newest);
+                let items = members.iter().skip(skipped).flat_map(|(name, score)| {
                     [bytes(name.as_bytes()), bytes(score.to_string().as_bytes())]
                 });
                 Reply::Array(items.collect())
             }
-            ("GETRANGE" | "HSCAN" | "ZREVRANGE", _) => Reply::Error(ServerError {
+            ("GETRANGE" | "HSCAN" | "ZRANGE", _) => Reply::Error(ServerError {
                 code: b"WRONGTYPE".to_vec(),
                 detail: b"Operation against a key holding the wrong kind of value".to_vec(),
             }),

@@ -14,10 +14,10 @@ use lockwatch_judge::spec::{Claimants, LockSpec, Score};
 use lockwatch_judge::time::ServerTime;
 
 const NAME: &str = "zset";
-/// Index of the last member that is read, from the newest on. A set with that many is no lock.
-const LAST_MEMBER: &str = "64";
-/// Maximum number of members.
+/// Maximum number of members: a set with more is no lock.
 const MEMBERS_MAX: usize = 64;
+/// Index of the first member that is read, counted from the newest: one more than there may be.
+const FIRST: &str = "-65";
 /// The member that symfony/lock adds to the token of a writer.
 const WRITER: &[u8] = b"__write__";
 
@@ -33,7 +33,7 @@ impl Library for Members {
     }
 
     fn value(&self, key: &[u8]) -> Ask {
-        Ask::new(Class::Members, command!("ZREVRANGE", key, "0", LAST_MEMBER, "WITHSCORES"))
+        Ask::new(Class::Members, command!("ZRANGE", key, FIRST, "-1", "WITHSCORES"))
     }
 
     fn needs_the_clock(&self) -> bool {
