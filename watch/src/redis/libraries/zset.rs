@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_a_writer_left_behind_marks_no_reader() {
-        let members = [("reader", "1795991926700"), (("__write__"), "1795991926644")];
+        let members = [("reader", "1795991926700"), ("__write__", "1795991926644")];
         let (mode, _) = leases_of(decode(&lock(Score::Deadline, None), &members));
         assert_eq!(mode, Mode::Read);
     }
