@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-pub use self::terms::{Claimants, Key, LibraryName, Unit, ValuePath};
+pub use self::terms::{Claimants, Key, LibraryName, Score, Unit, ValuePath};
 pub use crate::kinds::lock::spec::LockSpec;
 pub use crate::kinds::queue::spec::{KeyPattern, QueueSpec};
 pub use crate::kinds::turn::spec::{Name, TurnSpec};

@@ -164,8 +164,10 @@ impl LoginArguments {
     }
 }
 
+/// The name of a library. One of which more must be configured needs a file.
 fn library() -> impl TypedValueParser<Value = &'static str> {
-    PossibleValuesParser::new(libraries::names()).try_map(|name| {
+    let libraries = libraries::ALL.iter().filter(|library| !library.needs_score());
+    PossibleValuesParser::new(libraries.map(|library| library.name())).try_map(|name| {
         libraries::named(&name).map(|library| library.name()).ok_or("is no library")
     })
 }

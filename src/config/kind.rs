@@ -2,20 +2,24 @@
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{
-    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit, ValuePath,
+    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, Score, TurnSpec, Unit, ValuePath,
 };
-use lockwatch_watch::redis::libraries;
+use lockwatch_watch::redis::libraries::{self, Library};
 use lockwatch_watch::redis::value::Finder;
+use serde_yaml::Value;
 
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
 use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, TURN};
 use super::threshold;
-use super::values::{bytes, duration_ms, key, text};
+use super::values::{bytes, count, duration_ms, key, text};
 
 /// The fields that only a task with a lock has.
 const OF_LOCKS: [&str; 5] = ["settle", "wind_down", "progress", "max_hold", "guard"];
+
+/// Maximum number of holders of a semaphore.
+const LIMIT_MAX: usize = 1_000_000;
 
 /// The library of a queue's locks for which none is configured.
 const QUEUE_LIBRARY: &str = "string";
@@ -75,18 +79,20 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
     if lock.value("host").is_some() && task.value("hosts").is_some() {
         return Err(lock.report("host", "cannot be combined with `hosts`; keep one of them"));
     }
+    let scores = read_scores(&lock, library, lease_ms);
     let spec = libraries::lock(&key?, library?);
-    let (field, holder, host) = (field?, holder?, host?);
+    let (field, holder, host, (score, limit)) = (field?, holder?, host?, scores?);
     let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
-    Ok(LockSpec { field, holder, host, claimants, lease_ms, renew_every_ms, ..spec })
+    let spec = LockSpec { score, limit, claimants, lease_ms, renew_every_ms, ..spec };
+    Ok(LockSpec { field, holder, host, ..spec })
 }
 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.
 fn refuse_beside_layout(lock: &Block<'_>, library: &str) -> Result<(), Reported> {
     const WHY: [(&str, &str); 3] = [
         ("field", "whose locks are keys"),
-        ("holder", "whose layout names its holder"),
+        ("holder", "whose value is read as that library writes it"),
         ("host", "whose layout names no host, or as its holder"),
     ];
     let refuse = |(field, why): &(&str, &str)| {
@@ -99,6 +105,39 @@ fn refuse_beside_layout(lock: &Block<'_>, library: &str) -> Result<(), Reported>
     // Each is reported.
     let mistakes: Vec<Reported> = WHY.iter().filter_map(refuse).collect();
     mistakes.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// What the scores of a lock's members mean, and how many may hold it.
+fn read_scores(
+    lock: &Block<'_>,
+    library: Result<&str, Reported>,
+    lease_ms: Result<Option<u64>, Reported>,
+) -> Result<(Option<Score>, Option<u32>), Reported> {
+    let has_scores = libraries::named(library?).is_some_and(|library| library.needs_score());
+    if !has_scores {
+        let present = ["score", "limit"].into_iter().filter(|field| lock.value(field).is_some());
+        let report = |field| lock.report(field, "applies only to `library: zset`; remove it");
+        // Each is reported.
+        let mistakes: Vec<Reported> = present.map(report).collect();
+        return mistakes.into_iter().next().map_or(Ok((None, None)), Err);
+    }
+    let remedy = "write `score: refreshed` and `lease: 10s` for redis-semaphore, or `score: \
+                  deadline` for symfony/lock";
+    let known = |value: &_| choice(value, "score", &Score::ALL, Score::name);
+    let score = lock.required("score", remedy, known);
+    let limit = lock.optional("limit", |value| count(value, LIMIT_MAX))?;
+    match (score?, lease_ms?, limit) {
+        (Score::Refreshed, None, _) => Err(lock.report(
+            "score",
+            "needs `lease`; write the `lockTimeout` of the semaphore, `lease: 10s`",
+        )),
+        (Score::Deadline, _, Some(_)) => {
+            Err(lock.report("limit", "applies only to `score: refreshed`; remove it"))
+        }
+        (score, _, limit) => {
+            Ok((Some(score), limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))))
+        }
+    }
 }
 
 /// A value path, if there is one.
@@ -159,9 +198,8 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
         KeyPattern::parse(&bytes(value)?)
             .ok_or_else(|| "does not have `{id}` in it just once; write \"lock_{id}\"".to_owned())
     });
-    let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
     let library = queue
-        .optional("library", known)
+        .optional("library", queue_library)
         .map(|library| library.or_else(|| libraries::named(QUEUE_LIBRARY)));
     if let (None, Some(_)) = (queue.value("lock"), queue.value("library")) {
         let message = "is the layout of the locks, and there is no `lock`; remove it, or write \
@@ -184,6 +222,19 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
         max_late_ms: max_late_ms?,
         ..QueueSpec::new(&zset?, pattern?, library.name())
     })
+}
+
+/// The library of a queue's locks, which are configured by nothing else.
+fn queue_library(value: &Value) -> Result<&'static dyn Library, String> {
+    let library = choice(value, "library", &libraries::ALL, |one| one.name())?;
+    match library.needs_score() {
+        true => {
+            Err("cannot be `zset` here: a queue has no `score` for its locks; watch each lock \
+                     as a task"
+                .to_owned())
+        }
+        false => Ok(library),
+    }
 }
 
 fn read_unit(block: &Block<'_>, default: Unit) -> Result<Unit, Reported> {

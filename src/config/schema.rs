@@ -190,7 +190,17 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "field", "library", "holder", "host", "lease", "renew_every"],
+    fields: &[
+        "key",
+        "field",
+        "library",
+        "holder",
+        "host",
+        "score",
+        "limit",
+        "lease",
+        "renew_every",
+    ],
     otherwise: &[ONE_KEY],
 };
 

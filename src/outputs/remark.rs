@@ -36,7 +36,8 @@ pub fn remarks(published: &Published, view: &TaskView) -> Vec<Cow<'static, str>>
             remarks.push(PAST.into());
         }
         if !hold.holders.iter().all(|(holder, _)| holder.is_identified()) {
-            remarks.push(CONSTANT.into());
+            let library = libraries::of_task(&view.spec);
+            remarks.push(library.instead_of_a_name().unwrap_or(CONSTANT).into());
         }
         remarks.extend(long_lease(view, hold).map(Cow::from));
     }

@@ -91,6 +91,13 @@ fn shown(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Shown {
             Some(bytes) => value_word(library, position.is_multiple_of(2), bytes),
             None => weighed_reply(item),
         }),
+        (Class::Members, Reply::Array(items)) => {
+            list(items, &|position, item| match (position % 2, item.as_bytes()) {
+                (0, Some(member)) => value_word(library, true, member),
+                (_, Some(score)) if is_score(score) => in_quotes(score),
+                _ => weighed_reply(item),
+            })
+        }
         // The value of the lock is a secret, whatever else its key is configured for.
         _ if is_lock => hidden(reply),
         (Class::Digits, Reply::Bytes(bytes)) if is_number(bytes) || bytes.is_empty() => text(bytes),
@@ -228,6 +235,11 @@ fn lines(shown: &Shown) -> Vec<String> {
 fn is_number(bytes: &[u8]) -> bool {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether this is a number as Redis writes scores.
+fn is_score(score: &[u8]) -> bool {
+    score.len() <= 24 && score.iter().all(|byte| byte.is_ascii_digit() || b"+-.e".contains(byte))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the agent shows of real lock libraries in Python (`tests/locks`): single-beat, huey and
+//! What the agent shows of real lock libraries in Python (`tests/libraries`): single-beat, huey and
 //! portalocker.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ use crate::support::{PATIENCE, send_signal, skip};
 fn python(test: &str) -> Option<Command> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (python, locks) =
-        (root.join("target/dashboards/bin/python"), root.join("target/locks/python"));
+        (root.join("target/dashboards/bin/python"), root.join("target/libraries/python"));
     if !python.exists() || !locks.exists() {
         skip::say(test, "lock libraries in Python (scripts/setup test)");
         return None;
@@ -43,7 +43,7 @@ impl Holding {
     fn start(mut python: Command, server: &RedisServer, library: &str) -> Holding {
         let port = server.address();
         let port = port.rsplit(':').next().unwrap();
-        python.args(["tests/locks/hold.py", library, port, "nightly"]);
+        python.args(["tests/libraries/hold.py", library, port, "nightly"]);
         let mut child = OwnedChild::spawn(python.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let says = BufReader::new(child.stdout.take().unwrap());
         let mut holding = Holding { child, says };
@@ -83,7 +83,7 @@ fn single_beat_renews_one_hold_and_lets_it_expire() {
     );
     is_held(&agent, false);
     command
-        .args(["target/locks/python/bin/single-beat", "sleep", "600"])
+        .args(["target/libraries/python/bin/single-beat", "sleep", "600"])
         .env("SINGLE_BEAT_REDIS_SERVER", format!("redis://{}", server.address()))
         .env("SINGLE_BEAT_IDENTIFIER", "nightly")
         .env("SINGLE_BEAT_HOST_IDENTIFIER", "web-1");

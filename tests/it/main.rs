@@ -29,6 +29,7 @@ mod guard;
 mod heartbeats;
 mod http;
 mod lease;
+mod libraries;
 mod live;
 mod live_feed;
 mod locks;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
-use lockwatch_judge::reading::{LockReading, Mode, SwitchesReading, TaskReading};
+use lockwatch_judge::reading::{Holder, LockReading, Mode, SwitchesReading, TaskReading};
 use lockwatch_judge::spec::{StoreIndex, TaskIndex, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -60,9 +60,11 @@ fn check(reading: &TaskReading) {
     if let LockReading::Held(held) = reading.lock().unwrap() {
         assert!(!held.holders.is_empty() || held.mode == Mode::Read, "held by nobody");
         assert!(held.holders.is_sorted(), "holders are not sorted");
-        // Only tokens may be empty: `SET key ""` is a lock.
+        // Only tokens may be empty: `SET key ""` is a lock. A constant names nobody.
         assert!(
-            held.holders.iter().all(|holder| holder.secret || !holder.client.is_empty()),
+            held.holders.iter().all(|holder| {
+                holder.secret || !holder.client.is_empty() || *holder == Holder::NOBODY_KNOWN
+            }),
             "a holder without a name"
         );
     }

@@ -47,6 +47,18 @@ named! {
     }
 }
 
+named! {
+    /// What the scores of a lock's members mean, if it is a sorted set. It is only carried here.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Score {
+        /// When the member was added, or renewed last.
+        Refreshed = "refreshed",
+        /// Until when the member holds the lock.
+        Deadline = "deadline",
+    }
+}
+
 /// The name of a lock library. It is only compared here: `watch` knows what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]

@@ -379,7 +379,7 @@ fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
 #[test]
 fn only_bounded_reads_are_sent() {
     let _rule = rule("15 read only");
-    const BOUNDED_READS: [&str; 19] = [
+    const BOUNDED_READS: [&str; 20] = [
         "ECHO",
         "EXISTS",
         "GET",
@@ -399,6 +399,7 @@ fn only_bounded_reads_are_sent() {
         "TIME",
         "TYPE",
         "ZCARD",
+        "ZRANGE",
     ];
     let mut sent = footer(Caps { info: true, ..CAPS }, b"n1");
     for library in libraries::names() {
@@ -425,4 +426,6 @@ fn only_bounded_reads_are_sent() {
     assert!(others.is_empty(), "{others:#?}");
     let scans: Vec<_> = sent.iter().map(words).filter(|words| words.contains("SCAN ")).collect();
     assert!(!scans.is_empty() && scans.iter().all(|words| words.contains(" COUNT ")), "{scans:#?}");
+    let ranges: Vec<_> = sent.iter().map(words).filter(|words| words.contains("RANGE ")).collect();
+    assert!(!ranges.iter().any(|words| words.contains(" 0 -1")), "without an end: {ranges:#?}");
 }

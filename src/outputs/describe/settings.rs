@@ -33,6 +33,8 @@ pub enum Value<'a> {
     Name(Cow<'a, [u8]>),
     /// Several of them.
     Names(Vec<&'a [u8]>),
+    /// A number.
+    Count(u32),
     /// A path in a value.
     Path(&'a ValuePath),
     /// A duration, and its default, in milliseconds.
@@ -96,7 +98,17 @@ fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
     let key = set("lock", "key", name(&lock.key));
     let library = set("lock", "library", Value::Word(lock.library.as_str()));
     let timed = [set("lock", "lease", lease), set("lock", "renew_every", period)];
-    [key].into_iter().chain(field).chain([library]).chain(paths).chain(timed).collect()
+    let score = lock.score.map(|score| set("lock", "score", Value::Word(score.name())));
+    let limit = lock.limit.map(|limit| set("lock", "limit", Value::Count(limit)));
+    let shares = score.into_iter().chain(limit);
+    [key]
+        .into_iter()
+        .chain(field)
+        .chain([library])
+        .chain(paths)
+        .chain(shares)
+        .chain(timed)
+        .collect()
 }
 
 fn of_turn(turn: &TurnSpec) -> [Setting<'_>; 6] {

@@ -91,6 +91,7 @@ fn written(value: &Value<'_>) -> Option<String> {
             format!("{{{form}: {}}}", text(path.as_bytes()))
         }
         Value::Limit(ms, _) => duration_text(*ms),
+        Value::Count(count) => count.to_string(),
     })
 }
 

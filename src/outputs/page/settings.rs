@@ -45,5 +45,6 @@ fn shown(value: &Value<'_>) -> String {
             format!("{form}: {}", escape(path.as_bytes()))
         }
         Value::Limit(ms, _) => limit(*ms),
+        Value::Count(count) => count.to_string(),
     }
 }

@@ -56,6 +56,9 @@ pub enum Class {
     Claims,
     /// The lock's value. Its library knows what of it is secret.
     Holders,
+    /// Members of a sorted set and their scores. The members are holders: the lock's library knows
+    /// what of one is secret.
+    Members,
     /// Keys that name holders. The lock's library knows what of a name is secret.
     Named,
     /// Any bytes.

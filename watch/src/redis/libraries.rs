@@ -10,6 +10,8 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 
 mod channel;
+mod counter;
+mod deadline;
 mod hash;
 mod library;
 pub mod recognise;
@@ -19,17 +21,21 @@ mod shedlock;
 mod single_beat;
 mod string;
 mod unread;
+mod zset;
 
-pub use library::{Disclosure, Library, Value};
+pub use library::{Disclosure, Leases, Library, Value};
 pub use string::UNNAMED;
 pub(super) use string::held_by;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
-pub static ALL: [&dyn Library; 6] = [
+pub static ALL: [&dyn Library; 9] = [
     &redisson::Redisson,
     &shedlock::ShedLock,
     &single_beat::SingleBeat,
     &channel::Channel,
+    &counter::Counter,
+    &deadline::Deadline,
+    &zset::Members,
     &string::Token,
     &hash::OwnHash,
 ];

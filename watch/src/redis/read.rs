@@ -229,9 +229,12 @@ impl TaskRead {
     /// change reported since. If the deadline is computed from `PTTL`, or there is none, everything
     /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
-        // Whoever removes a field does not move the deadline of its hash.
+        // Removing a field does not move the deadline of its hash.
         let is_field = self.spec.lock().is_some_and(|lock| lock.field.is_some());
-        let can_tell = self.caps.pexpiretime && !is_field && known.deadline.instant().is_some();
+        let can_tell = self.caps.pexpiretime
+            && !is_field
+            && known.deadline.instant().is_some()
+            && libraries::of_task(&self.spec).moves_the_deadline();
         match can_tell && self.scope.contains(Scope::GUARD) {
             true => TaskRead { guard: Guard::Lock(Stage::Glance(Arc::clone(known))), ..self },
             false => self,

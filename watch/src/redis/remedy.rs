@@ -154,7 +154,9 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::Layout => {
             "The key does not look like a lock of this library: correct the key or the library. \
              Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
-             its owner write `library: hash`. Of turns, each value must be a number."
+             its owner write `library: hash`. The value of a `counter` is a whole number, that of a \
+             `deadline` an instant; the scores of a `zset` are instants, and it ends with them \
+             (`score`, `lease`). Of turns, each value must be a number."
         }
         Unknown::ValuePath => {
             "Correct `holder` or `host` of the lock, or `id` of the queue: the path must lead to a text or a \

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Claimants, LibraryName, ValuePath};
+use crate::spec::{Claimants, LibraryName, Score, ValuePath};
 
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct LockSpec {
     pub holder: Option<ValuePath>,
     /// Where in the lock's value its holder's host is named; `None`: nowhere.
     pub host: Option<ValuePath>,
+    /// What the scores of its members mean; `None`: it has no scores.
+    pub score: Option<Score>,
+    /// How many may hold it at once; `None`: not known, so that several are no split.
+    pub limit: Option<u32>,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
@@ -46,6 +50,8 @@ impl LockSpec {
             library: LibraryName::new(library),
             holder: None,
             host: None,
+            score: None,
+            limit: None,
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,

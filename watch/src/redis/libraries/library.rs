@@ -6,7 +6,7 @@ use super::recognise::{Guess, Role, ScannedKey};
 use crate::redis::ask::Ask;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
-use lockwatch_judge::spec::Claimants;
+use lockwatch_judge::spec::{Claimants, LockSpec};
 use lockwatch_judge::time::ServerTime;
 
 /// What is known of a lock library.
@@ -37,6 +37,33 @@ pub trait Library: Sync {
     /// Whether the lock is a key. If not, it has no deadline, and nobody announces its changes.
     fn is_key(&self) -> bool {
         true
+    }
+
+    /// Decodes it for a lock with this configuration.
+    fn decode_of(&self, lock: &LockSpec, reply: &Reply, exists: bool) -> Value {
+        self.decode(&lock.key, reply, exists)
+    }
+
+    /// Whether the value says until when it is held, so that the server's clock is asked with it.
+    fn needs_the_clock(&self) -> bool {
+        false
+    }
+
+    /// Whether it must be configured what the scores of its members mean.
+    fn needs_score(&self) -> bool {
+        false
+    }
+
+    /// Whether the key's deadline moves with each change of its holders, so that a look at the
+    /// deadline alone shows that nothing has changed.
+    fn moves_the_deadline(&self) -> bool {
+        true
+    }
+
+    /// What the value says instead of who holds the lock, if holders cannot be told apart by it; in
+    /// sentences.
+    fn instead_of_a_name(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether the lock's value is one text that means nothing to the library, so that a value path
@@ -127,6 +154,8 @@ pub enum Disclosure<'a> {
 pub enum Value {
     /// The key does not exist.
     Absent,
+    /// The key exists, and says that nobody holds the lock.
+    Free,
     /// It is held.
     Present {
         /// Whether holders exclude each other.
@@ -134,6 +163,35 @@ pub enum Value {
         /// The holders, sorted.
         holders: Vec<Holder>,
     },
+    /// It says itself until when it is held, so the clock shows whether it still is.
+    Leased(Leases),
     /// The value is no lock of this library, or may not be read.
     Unknown(Unknown),
+}
+
+/// What the value of a lock says of the leases of its holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// Whether holders exclude each other.
+    pub mode: Mode,
+    /// All of them, also those that have ended.
+    pub all: Vec<Lease>,
+    /// The library never leaves such a key without a TTL.
+    pub needs_ttl: bool,
+}
+
+/// What one holder has of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who.
+    pub holder: Holder,
+    /// Until when.
+    pub until: ServerTime,
+}
+
+impl Lease {
+    /// The lease of whoever knows this token.
+    pub(super) fn of_token(token: &[u8], until: ServerTime) -> Lease {
+        Lease { holder: Claimants::Secret.holder(token), until }
+    }
 }

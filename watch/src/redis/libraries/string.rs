@@ -33,14 +33,26 @@ pub(in crate::redis) fn held_by(
     exists: bool,
     holder: impl FnOnce(&[u8]) -> Result<Holder, Unknown>,
 ) -> Value {
+    let value = match written(reply, exists) {
+        Ok(value) => value,
+        Err(value) => return value,
+    };
+    holder(value).map_or_else(Value::Unknown, |holder| Value::Present {
+        mode: Mode::Exclusive,
+        holders: vec![holder],
+    })
+}
+
+/// The string in a reply to GETRANGE.
+///
+/// # Errors
+/// What the reply says if there is none.
+pub(super) fn written(reply: &Reply, exists: bool) -> Result<&[u8], Value> {
     match reply {
-        Reply::Bytes(value) if value.is_empty() && !exists => Value::Absent,
-        Reply::Bytes(value) => holder(value).map_or_else(Value::Unknown, |holder| Value::Present {
-            mode: Mode::Exclusive,
-            holders: vec![holder],
-        }),
-        Reply::Error(error) => Value::Unknown(error.into()),
-        _ => Value::Unknown(Unknown::Protocol),
+        Reply::Bytes(value) if value.is_empty() && !exists => Err(Value::Absent),
+        Reply::Bytes(value) => Ok(value),
+        Reply::Error(error) => Err(Value::Unknown(error.into())),
+        _ => Err(Value::Unknown(Unknown::Protocol)),
     }
 }
 

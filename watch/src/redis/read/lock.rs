@@ -8,16 +8,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::field;
-use crate::redis::accept::Caps;
+use crate::command;
+use crate::redis::accept::{Caps, server_time};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::expiry::{self, Expiry};
-use crate::redis::libraries::{self, Library, Value};
+use crate::redis::libraries::{self, Leases, Library, Value};
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
 use crate::redis::value::{holder, holder_ask};
 use lockwatch_judge::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
 use lockwatch_judge::spec::{LockSpec, ValuePath};
 use lockwatch_judge::time::ServerTime;
+
+/// A key that goes on for longer than this after the last of the leases in it is no such lock, in
+/// milliseconds.
+const LEFTOVER_MS: i64 = 1_000;
 
 /// How a lock is read in one round.
 #[derive(Clone, Debug)]
@@ -83,24 +88,31 @@ impl Stage {
 #[derive(Clone, Copy)]
 pub(super) struct Lock<'a> {
     pub(super) key: &'a [u8],
-    /// The field of the hash at `key` that is the lock.
-    pub(super) field: Option<&'a [u8]>,
     pub(super) library: &'static dyn Library,
-    /// Where in the value the holder is named.
-    pub(super) holder: Option<&'a ValuePath>,
+    /// How it is configured, if it is the lock of a task.
+    pub(super) spec: Option<&'a LockSpec>,
     pub(super) caps: Caps,
 }
 
 impl<'a> Lock<'a> {
     pub(super) fn new(spec: &'a LockSpec, caps: Caps) -> Lock<'a> {
         let library = libraries::of(&spec.library);
-        let (field, holder) = (spec.field.as_deref(), spec.holder.as_ref());
-        Lock { key: &spec.key, field, library, holder, caps }
+        Lock { key: &spec.key, library, spec: Some(spec), caps }
+    }
+
+    /// The field of the hash at `key` that is the lock.
+    fn field(self) -> Option<&'a [u8]> {
+        self.spec?.field.as_deref()
+    }
+
+    /// Where in the value the holder is named.
+    fn holder(self) -> Option<&'a ValuePath> {
+        self.spec?.holder.as_ref()
     }
 
     /// What is asked first.
     pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
-        if let (Stage::Size, Some(field)) = (stage, self.field) {
+        if let (Stage::Size, Some(field)) = (stage, self.field()) {
             out.extend(field::size_asks(self.key, field));
             return;
         }
@@ -110,7 +122,10 @@ impl<'a> Lock<'a> {
         }
         self.asks_ends(out);
         if !matches!(stage, Stage::Glance(_)) {
-            out.push(match (self.field, self.holder) {
+            if self.library.needs_the_clock() {
+                out.push(Ask::keyless(Class::Clock, command!("TIME")));
+            }
+            out.push(match (self.field(), self.holder()) {
                 (Some(field), _) => field::value_ask(self.key, field),
                 (None, Some(_)) => holder_ask(self.key),
                 (None, None) => self.library.value(self.key),
@@ -140,13 +155,15 @@ impl<'a> Lock<'a> {
 
     /// The field that is the lock, if it may have a TTL of its own.
     fn field_with_ttl(self) -> Option<&'a [u8]> {
-        self.field.filter(|_| self.caps.hpexpiretime)
+        self.field().filter(|_| self.caps.hpexpiretime)
     }
 
     /// What is still to be asked after this reading, which `stage` made.
     pub(super) fn details(self, stage: &Stage, reading: &LockReading) -> Details {
         let LockReading::Held(held) = reading else { return Details::default() };
-        let readers = if held.mode == Mode::Read { held.holders.clone() } else { Vec::new() };
+        let has_readers =
+            held.mode == Mode::Read && !self.library.liveness(self.key, &held.holders).is_empty();
+        let readers = if has_readers { held.holders.clone() } else { Vec::new() };
         let is_known = |owner: &&Holder| match stage {
             // The field was asked about when the key had this deadline, too.
             Stage::Glance(_) => true,
@@ -159,7 +176,7 @@ impl<'a> Lock<'a> {
     /// The only holder, if the field that names it may have a TTL of its own.
     pub(super) fn owner(self, held: &Held) -> Option<&Holder> {
         // With a path, the holder is named elsewhere than in a field.
-        let may_end = self.caps.hpexpiretime && self.holder.is_none() && held.mode != Mode::Read;
+        let may_end = self.caps.hpexpiretime && self.holder().is_none() && held.mode != Mode::Read;
         match held.holders.as_slice() {
             [owner] if may_end => self.library.field(held.mode, owner).map(|_| owner),
             _ => None,
@@ -255,28 +272,42 @@ impl<'a> Lock<'a> {
     fn take_bracket(self, replies: &mut Replies<'_>) -> Bracket {
         if !self.library.is_key() {
             let value = replies.next();
-            let (there, gone) = (Ok(Expiry::Never), Ok(Expiry::Absent));
             let decoded = self.library.decode(self.key, value, true);
-            let ends = if decoded == Value::Absent { gone } else { there };
-            return bracket(ends, value, ends, self);
+            let ends = if decoded == Value::Absent { Expiry::Absent } else { Expiry::Never };
+            return bracket(Some(ends), (value, None), self);
         }
         let before = self.take_ends(replies);
+        let now = match self.library.needs_the_clock() {
+            true => server_time(replies.next()).map(Some),
+            false => Ok(None),
+        };
         let value = replies.next();
         let after = self.take_ends(replies);
-        bracket(before, value, after, self)
+        match (before, now, after) {
+            (Ok(before), Ok(now), Ok(after)) => {
+                bracket(Expiry::agreed(before, after), (value, now), self)
+            }
+            (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
+                Bracket::Whole(LockReading::Unknown(why))
+            }
+        }
     }
 
     /// Decodes the value. `stayed`: the key was there before and after it.
     fn decode(self, value: &Reply, stayed: bool) -> Value {
         // Of a field, the reply itself says whether it is there.
-        let (name, exists) = match (self.field, value) {
+        let (name, exists) = match (self.field(), value) {
             (Some(_), Reply::Nil) => return Value::Absent,
             (Some(field), _) => (field, true),
             (None, _) => (self.key, stayed),
         };
-        match self.holder {
-            Some(path) => holder(path, value, exists),
-            None => self.library.decode(name, value, exists),
+        match (self.holder(), self.spec) {
+            (Some(path), _) => holder(path, value, exists),
+            // What is a field has no configuration but the path.
+            (None, Some(spec)) if spec.field.is_none() => {
+                self.library.decode_of(spec, value, exists)
+            }
+            _ => self.library.decode(name, value, exists),
         }
     }
 }
@@ -331,29 +362,26 @@ enum Bracket {
     Torn(LockReading),
 }
 
+/// `agreed`: the deadline before and after the value, if it was the same. `now`: the server's clock
+/// just before the value.
 fn bracket(
-    before: Result<Expiry, Unknown>,
-    value: &Reply,
-    after: Result<Expiry, Unknown>,
+    agreed: Option<Expiry>,
+    (value, now): (&Reply, Option<ServerTime>),
     lock: Lock<'_>,
 ) -> Bracket {
-    let (before, after) = match (before, after) {
-        (Ok(before), Ok(after)) => (before, after),
-        (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
-    };
-    let agreed = Expiry::agreed(before, after);
-    let held = |mode, mut holders: Vec<Holder>, deadline| {
-        // Readings are kept, and there are many.
-        holders.shrink_to_fit();
-        LockReading::from(Held { mode, holders, ghosts: 0, deadline })
-    };
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
     match (lock.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
+        // The value is one atomic answer, and says so itself.
+        (Value::Free, _) => Bracket::Whole(LockReading::Free),
+        (Value::Leased(leases), agreed) => match now {
+            Some(now) => leased(leases, agreed, now),
+            None => Bracket::Whole(LockReading::Unknown(Unknown::Protocol)),
+        },
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
         // The hash may stay.
-        (Value::Absent, _) if lock.field.is_some() => Bracket::Whole(LockReading::Free),
+        (Value::Absent, _) if lock.field().is_some() => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
             Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
         }
@@ -364,4 +392,39 @@ fn bracket(
         (Value::Absent, _) => Bracket::Torn(LockReading::Free),
         (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
     }
+}
+
+/// A lock whose value says until when it is held: what is over by the server's clock is free.
+fn leased(leases: Leases, agreed: Option<Expiry>, now: ServerTime) -> Bracket {
+    let Leases { mode, mut all, needs_ttl } = leases;
+    if needs_ttl && agreed == Some(Expiry::Never) {
+        return Bracket::Whole(LockReading::Unknown(Unknown::Layout));
+    }
+    let key = match agreed {
+        Some(Expiry::At(at)) => Some(ServerTime(at)),
+        _ => None,
+    };
+    all.retain(|lease| lease.until > now);
+    let Some(last) = all.iter().map(|lease| lease.until).max() else {
+        // If the key goes on for longer, its value means something else.
+        let is_other = key.is_some_and(|key| key.since_ms(now) > LEFTOVER_MS);
+        return Bracket::Whole(match is_other {
+            true => LockReading::Unknown(Unknown::Layout),
+            false => LockReading::Free,
+        });
+    };
+    let mut holders: Vec<Holder> = all.into_iter().map(|lease| lease.holder).collect();
+    holders.sort();
+    let lock = held(mode, holders, Deadline::At(key.map_or(last, |key| key.min(last))));
+    match agreed {
+        Some(Expiry::At(_) | Expiry::Never) => Bracket::Whole(lock),
+        // The key came, went or changed meanwhile.
+        _ => Bracket::Torn(lock),
+    }
+}
+
+fn held(mode: Mode, mut holders: Vec<Holder>, deadline: Deadline) -> LockReading {
+    // Readings are kept, and there are many.
+    holders.shrink_to_fit();
+    LockReading::from(Held { mode, holders, ghosts: 0, deadline })
 }

@@ -151,13 +151,8 @@ impl QueueRead<'_> {
     }
 
     fn lock<'a>(self, key: &'a [u8]) -> Lock<'a> {
-        Lock {
-            key,
-            field: None,
-            library: libraries::of(&self.spec.library),
-            holder: None,
-            caps: self.caps,
-        }
+        let library = libraries::of(&self.spec.library);
+        Lock { key, library, spec: None, caps: self.caps }
     }
 
     /// Decodes the replies to [`QueueRead::asks`].

@@ -1,0 +1,261 @@
+//! Real lock libraries of Python and Node: they take, renew and release locks, and are killed, while
+//! an agent shows what it sees. `tests/libraries` has the programs.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
+use crate::support::redis::RedisServer;
+use crate::support::{PATIENCE, skip};
+
+/// How many holds of each library.
+const HOLDS: usize = 8;
+/// How long a state lasts while it is looked at.
+const STATE: Duration = Duration::from_millis(700);
+/// A state is shown after at most this time: the interval, and the confirmation of a free lock.
+const SHOWN: Duration = Duration::from_millis(1_500);
+
+/// A program that holds a lock on command.
+struct Program {
+    child: OwnedChild,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+/// The program, its interpreter, and what is installed for it.
+const COUNTER: (&str, &str, &str) = ("counter.py", "python3", "python/dramatiq");
+const DEADLINE: (&str, &str, &str) = ("deadline.py", "python3", "python/tasktiger");
+const SYMFONY: (&str, &str, &str) = ("symfony.py", "python3", "python/redis");
+const SEMAPHORE: (&str, &str, &str) =
+    ("semaphore.cjs", "node", "node/node_modules/redis-semaphore");
+
+impl Program {
+    fn start((file, interpreter, _): (&str, &str, &str), port: u16, key: &str) -> Program {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let installed = root.join("target/libraries");
+        let mut command = Command::new(interpreter);
+        command
+            .arg(root.join("tests/libraries").join(file))
+            .args([&port.to_string(), "hold", key])
+            .env("PYTHONPATH", installed.join("python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("NODE_PATH", installed.join("node/node_modules"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = OwnedChild::spawn(&mut command);
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Program { child, input, output }
+    }
+
+    /// Returns once it is done.
+    #[track_caller]
+    fn run(&mut self, word: &str) {
+        writeln!(self.input, "{word}").unwrap();
+        let line = self.output.next().expect("the program ended").unwrap();
+        assert!(line.starts_with(word), "{line}");
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A library under an agent.
+struct Scene {
+    server: RedisServer,
+    agent: Agent,
+    program: (&'static str, &'static str, &'static str),
+    key: &'static str,
+    /// Samples of a state that was to be shown.
+    looked: usize,
+}
+
+impl Scene {
+    /// `key`: as the program names it; `lock`: as the agent is configured.
+    fn open(
+        test: &str,
+        program: (&'static str, &'static str, &'static str),
+        key: &'static str,
+        lock: &str,
+    ) -> Option<Scene> {
+        let (_, interpreter, package) = program;
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/libraries");
+        if !skip::has(test, &[interpreter]) {
+            return None;
+        }
+        if !installed.join(package).exists() {
+            skip::say(test, &format!("{package} (scripts/setup test)"));
+            return None;
+        }
+        let server = RedisServer::start(test)?;
+        let agent = Agent::start(&format!(
+            "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\ntasks:\n  - name: t\n    \
+             lock: {{{lock}}}\n    wanted: always\n",
+            server.address()
+        ));
+        agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
+        Some(Scene { server, agent, program, key, looked: 0 })
+    }
+
+    fn start(&self) -> Program {
+        Program::start(self.program, self.server.port, self.key)
+    }
+
+    /// The state is shown soon, and from then on without a break.
+    #[track_caller]
+    fn expect(&mut self, is_held: bool) {
+        let expected = Some(f64::from(u8::from(is_held)));
+        self.agent.until(SHOWN, "the state", |page| page.of("t", "lock_held") == expected);
+        let began = Instant::now();
+        while began.elapsed() < STATE {
+            let page = self.agent.page();
+            assert_eq!(page.of("t", "lock_held"), expected, "{}", page.text());
+            self.looked += 1;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn total(&self, metric: &str) -> f64 {
+        self.agent.page().of("t", metric).unwrap()
+    }
+
+    /// How the holds ended.
+    fn ends(&self) -> Vec<String> {
+        let body = self.agent.text("/api/v1/events?task=t&limit=200");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let events = body["events"].as_array().unwrap().iter();
+        let ends = events.filter(|event| event["kind"] == "hold_ended");
+        ends.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Holds one after the other, each shown once, and each given back.
+    #[track_caller]
+    fn hold_again_and_again(&mut self, program: &mut Program) {
+        for _ in 0..HOLDS {
+            program.run("take");
+            self.expect(true);
+            program.run("release");
+            self.expect(false);
+        }
+        assert!(self.total("lock_acquisitions_total") - HOLDS as f64 == 0.0, "{:?}", self.ends());
+        assert_eq!(self.ends(), vec!["ended_early"; HOLDS]);
+        assert!(self.looked >= HOLDS * 10, "{} samples", self.looked);
+    }
+
+    /// A holder that dies is shown until its lease of three seconds ends, and then as expired.
+    #[track_caller]
+    fn die(&mut self) {
+        let mut program = self.start();
+        program.run("take");
+        program.kill();
+        self.expect(true);
+        self.agent.until(PATIENCE, "expired", |page| page.of("t", "lock_held") == Some(0.0));
+        self.expect(false);
+        assert_eq!(self.ends().last().map(String::as_str), Some("expired"));
+    }
+
+    /// Everything that is shown of the task, none of which may have this in it.
+    #[track_caller]
+    fn expect_hidden(&self, secret: &str) {
+        for path in ["/tasks/t", "/api/v1/tasks/t/explain", "/api/v1/tasks/t", "/metrics"] {
+            assert!(!self.agent.text(path).contains(secret), "{path}");
+        }
+    }
+}
+
+#[test]
+fn dramatiq_leaves_a_zero_behind_and_nobody_holds_it() {
+    let test = "libraries::dramatiq_leaves_a_zero_behind_and_nobody_holds_it";
+    let lock = "key: nightly, library: counter";
+    let Some(mut scene) = Scene::open(test, COUNTER, "nightly", lock) else { return };
+    let mut program = scene.start();
+    scene.hold_again_and_again(&mut program);
+    assert_eq!(scene.server.cli(&["get", "nightly"]), "0");
+    scene.die();
+    program.run("take");
+    scene.expect(true);
+    let explained = scene.agent.text("/api/v1/tasks/t/explain");
+    assert!(explained.contains("counts its holders and names none"), "{explained}");
+    scene.server.cli(&["set", "nightly", "busy", "keepttl"]);
+    let says_why = |task: &Value| task["lock"]["unknown"]["reason"] == "layout";
+    let began = Instant::now();
+    while !says_why(&scene.agent.task("t")) {
+        assert!(began.elapsed() < SHOWN, "{:#}", scene.agent.task("t"));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn tasktiger_holds_until_the_instant_that_it_writes() {
+    let test = "libraries::tasktiger_holds_until_the_instant_that_it_writes";
+    let lock = "key: \"t:lock:nightly\", library: deadline";
+    let Some(mut scene) = Scene::open(test, DEADLINE, "t:lock:nightly", lock) else { return };
+    let mut program = scene.start();
+    scene.hold_again_and_again(&mut program);
+    scene.die();
+    assert_eq!(scene.server.cli(&["pttl", "t:lock:nightly"]), "-1", "the key stays");
+    // The next one takes it by GETSET.
+    program.run("take");
+    scene.expect(true);
+    let before = scene.total("lock_acquisitions_total");
+    assert!(before - HOLDS as f64 == 2.0, "{before}");
+    thread::sleep(Duration::from_millis(500));
+    program.run("renew");
+    scene.agent.until(PATIENCE, "renewed", |page| page.of("t", "lock_renewals_total") >= Some(1.0));
+    scene.expect(true);
+    assert!(scene.total("lock_acquisitions_total") - before == 0.0);
+    program.run("release");
+    scene.expect(false);
+}
+
+#[test]
+fn a_semaphore_of_one_is_a_lock() {
+    let test = "libraries::a_semaphore_of_one_is_a_lock";
+    let lock = "key: \"semaphore:nightly\", library: zset, score: refreshed, limit: 1, lease: 3s";
+    let Some(mut scene) = Scene::open(test, SEMAPHORE, "nightly", lock) else { return };
+    let mut program = scene.start();
+    scene.hold_again_and_again(&mut program);
+    scene.die();
+    program.run("take");
+    scene.expect(true);
+    let token = scene.server.cli(&["zrange", "semaphore:nightly", "0", "-1"]);
+    scene.expect_hidden(&token);
+    scene.agent.until(PATIENCE, "renewed", |page| page.of("t", "lock_renewals_total") >= Some(2.0));
+    assert!(scene.total("lock_acquisitions_total") - HOLDS as f64 == 2.0);
+    program.run("release");
+    scene.expect(false);
+}
+
+#[test]
+fn writers_and_readers_of_symfony_are_seen() {
+    let test = "libraries::writers_and_readers_of_symfony_are_seen";
+    let lock = "key: nightly, library: zset, score: deadline";
+    let Some(mut scene) = Scene::open(test, SYMFONY, "nightly", lock) else { return };
+    let (mut program, mut other) = (scene.start(), scene.start());
+    scene.hold_again_and_again(&mut program);
+    scene.die();
+    program.run("take");
+    scene.expect(true);
+    assert_eq!(scene.agent.task("t")["lock"]["hold"]["mode"], "write");
+    program.run("read");
+    other.run("read");
+    scene.expect(true);
+    let task = scene.agent.task("t");
+    let hold = &task["lock"]["hold"];
+    assert_eq!(hold["mode"], "read", "{task:#}");
+    assert_eq!(hold["holders"].as_array().unwrap().len(), 2, "{task:#}");
+    let tokens = scene.server.cli(&["zrange", "nightly", "0", "-1"]);
+    tokens.lines().for_each(|token| scene.expect_hidden(token));
+    program.run("release");
+    scene.expect(true);
+    other.run("release");
+    scene.expect(false);
+}
