@@ -85,7 +85,7 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.
 fn refuse_beside_layout(lock: &Block<'_>, library: &str) -> Result<(), Reported> {
     const WHY: [(&str, &str); 3] = [
-        ("field", "whose locks are keys"),
+        ("field", "whose locks are no fields"),
         ("holder", "whose layout names its holder"),
         ("host", "whose layout names no host, or as its holder"),
     ];

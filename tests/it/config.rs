@@ -226,9 +226,15 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, messages, scheduler] = rest else { panic!("three more") };
+    let [exporter, backup, messages, scheduler] = rest else { panic!("four more") };
+    let backup = backup.lock().unwrap();
+    assert_eq!(
+        (&*backup.key, backup.field.as_deref()),
+        (&b"huey.results.h"[..], Some(&b"h.lock.backup"[..]))
+    );
     let exporter = exporter.lock().unwrap();
     assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
+    assert_eq!(exporter.host, Some(ValuePath::Json("/host".into())));
     assert_eq!(exporter.claimants, Claimants::Named);
     let messages = messages.queue().unwrap();
     assert_eq!(messages.id, Some(ValuePath::Regex("^[0-9]+:([^:]+):".into())));
@@ -461,7 +467,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s              1m\n"),
