@@ -91,7 +91,7 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.
 fn refuse_beside_layout(lock: &Block<'_>, library: &str) -> Result<(), Reported> {
     const WHY: [(&str, &str); 3] = [
-        ("field", "whose locks are keys"),
+        ("field", "whose locks are no fields"),
         ("holder", "whose value is read as that library writes it"),
         ("host", "whose layout names no host, or as its holder"),
     ];

@@ -226,7 +226,12 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, messages, scheduler, importer] = rest else { panic!("four more") };
+    let [exporter, backup, messages, scheduler, importer] = rest else { panic!("five more") };
+    let backup = backup.lock().unwrap();
+    assert_eq!(
+        (&*backup.key, backup.field.as_deref()),
+        (&b"huey.results.h"[..], Some(&b"h.lock.backup"[..]))
+    );
     let importer = importer.lock().unwrap();
     assert_eq!(
         (importer.score, importer.limit, importer.lease_ms),
@@ -234,6 +239,7 @@ fn the_complete_example_means_what_it_says() {
     );
     let exporter = exporter.lock().unwrap();
     assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
+    assert_eq!(exporter.host, Some(ValuePath::Json("/host".into())));
     assert_eq!(exporter.claimants, Claimants::Named);
     let messages = messages.queue().unwrap();
     assert_eq!(messages.id, Some(ValuePath::Regex("^[0-9]+:([^:]+):".into())));

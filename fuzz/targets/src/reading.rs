@@ -17,8 +17,8 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use crate::wire;
 use crate::worlds::{caps, task};
 
-/// Maximum number of rounds in which a task is read.
-const ROUNDS: usize = 3;
+/// Maximum number of rounds in which a task is read: of a lock that is a field.
+const ROUNDS: usize = 4;
 /// Number of readings in one run.
 const READINGS: u64 = 4;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, ValuePath,
+    WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
@@ -14,6 +15,11 @@ pub(crate) const PASSWORD: &str = "p4ssw0rd-of-nobody";
 /// A task with every optional setting; the byte selects the variants.
 pub(crate) fn task(choice: u8) -> TaskSpec {
     let library = if choice & 1 == 0 { "redisson" } else { "string" };
+    let lock = libraries::lock(b"outbound:lock", library);
+    // Only a string may be a field, or name a host.
+    let is_field = choice & 0x21 == 0x21;
+    let field = is_field.then(|| b"f".to_vec());
+    let host = is_field.then(|| ValuePath::Regex("^(.+):".into()));
     let source = match choice >> 1 & 3 {
         0 => WantedSource::Hash(b"users".to_vec()),
         1 => WantedSource::Set(b"users".to_vec()),
@@ -42,7 +48,7 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         max_hold_ms: Some(3_600_000),
-        ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"outbound:lock", library))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec { field, host, ..lock })
     }
 }
 

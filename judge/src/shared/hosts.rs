@@ -55,3 +55,29 @@ impl Hosts {
         parties
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Mono;
+    use alloc::format;
+    use alloc::vec;
+
+    /// What is said of a take-over names both hosts.
+    #[test]
+    fn the_hosts_of_earlier_holders_stay_known_if_the_value_names_them() {
+        let mut hosts = Hosts::default();
+        let mut log = Log::new(Mono(0), None);
+        let named = |id: u8| Ok(vec![(vec![id], format!("web-{id}").into_bytes())]);
+        assert!(hosts.add(&named(1), &mut log));
+        assert!(!hosts.add(&named(1), &mut log), "as before");
+        assert!(hosts.add(&named(2), &mut log));
+        assert_eq!(hosts.of(&[1]), Some(&b"web-1".to_vec()));
+        assert!(!hosts.add(&Err(Unknown::ValuePath), &mut log));
+        assert_eq!(hosts.of(&[2]), Some(&b"web-2".to_vec()));
+        for id in 3..30 {
+            hosts.add(&named(id), &mut log);
+        }
+        assert_eq!((hosts.known.len(), hosts.of(&[1])), (NAMED_MAX, None));
+    }
+}

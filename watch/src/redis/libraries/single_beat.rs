@@ -25,7 +25,7 @@ impl Library for SingleBeat {
 
     /// By the name of the host.
     fn claimants(&self) -> Claimants {
-        Claimants::Threads
+        Claimants::Named
     }
 
     fn value(&self, key: &[u8]) -> Ask {
@@ -33,19 +33,20 @@ impl Library for SingleBeat {
     }
 
     fn decode(&self, _key: &[u8], reply: &Reply, exists: bool) -> Value {
-        held_by(reply, exists, |value| {
-            let client = host(value).ok_or(Unknown::Layout)?.to_vec();
-            Ok(Holder { client, thread: None, entries: None, secret: false })
-        })
+        held_by(reply, exists, |value| holder(value).ok_or(Unknown::Layout))
     }
 
     /// Nothing in the value releases the lock, which nobody compares.
     fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Disclosure<'a> {
-        match host(word) {
-            Some(_) if !is_name => Disclosure::Whole,
+        match holder(word) {
+            Some(holder) if !is_name && !holder.secret => Disclosure::Whole,
             _ => Disclosure::Nothing,
         }
     }
+}
+
+fn holder(value: &[u8]) -> Option<Holder> {
+    host(value).map(|host| Claimants::Named.holder(host))
 }
 
 /// The host in a value. Its name may have colons: a person may have chosen it.
