@@ -101,9 +101,9 @@ const SCHEDULES: [Schedule; 15] = [
     named("rq:scheduled:", "", OF_SCHEDULER),
     named("rq:scheduler:", "scheduled_jobs", OF_SCHEDULER),
     named("", "delayed_queue_schedule", OF_SCHEDULER),
-    named("", ":repeat", "Bull or BullMQ: whether any worker runs the repeated jobs"),
-    named("asynq:", ":lease", "asynq: whether the tasks of a server that died are taken up again"),
-    named("asynq:", ":scheduled", "asynq: whether a server takes up what is due"),
+    named("", ":repeat", "whether any worker runs the repeated jobs"),
+    named("asynq:", ":lease", "whether the tasks of a server that died are taken up again"),
+    named("asynq:", ":scheduled", "whether a server takes up what is due"),
     Schedule {
         begins: "arq:",
         ends: "queue",
@@ -136,7 +136,7 @@ impl Schedule {
             lock.unwrap_or_default()
         );
         let text = format!(
-            "A schedule, by its name and its scores. A queue without locks says how late it is: {}.",
+            "A schedule, by its name and its scores. Watched as a queue, it says {}.",
             self.answers
         );
         Relative { key: timed.zset.to_vec(), block, text, locks: Vec::new() }

@@ -15,6 +15,8 @@ const DATA: &str = include_str!("libraries.yml");
 /// The titles of the lists of what is no task.
 const ITEMS: &str = "# Locks of jobs and items";
 const UNREAD: &str = "# Locks that lockwatch does not read";
+/// What discover says of a token that it knows nothing else of.
+const TOKEN: &str = "A token";
 /// Maximum number of lines that discover may print of all libraries together.
 const LINES_MAX: usize = 400;
 
@@ -105,7 +107,8 @@ impl Print {
     fn cells(&self) -> Option<(String, String)> {
         let line = self.line().map(|line| format!("`{line}`")).unwrap_or_default();
         let seen = match self {
-            Print { task: Some(_), .. } => "a task".to_owned(),
+            Print { task: Some(_), .. } if self.says == TOKEN => "a task".to_owned(),
+            Print { task: Some(_), .. } => format!("a task: {}", self.says),
             Print { perhaps: Some(line), .. } if line.starts_with("queue") => {
                 format!("perhaps a queue: {}", self.says)
             }
