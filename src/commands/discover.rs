@@ -2,7 +2,7 @@
 //!
 //! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
 //! for the given time as the agent would, reads keys of similar names, and prints. It never writes
-//! to Redis, and prints no values.
+//! to Redis, and of values it prints only who holds a lock.
 
 mod findings;
 mod groups;
