@@ -6,4 +6,5 @@ pub mod identity;
 pub mod instants;
 pub mod marks;
 pub mod nearest;
+pub mod numbers;
 pub mod terminal;

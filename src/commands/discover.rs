@@ -2,7 +2,7 @@
 //!
 //! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
 //! for the given time as the agent would, reads keys of similar names, and prints. It never writes
-//! to Redis, and prints no values.
+//! to Redis, and of values it prints only who holds a lock.
 
 mod findings;
 mod groups;
@@ -21,24 +21,30 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, value_parser};
 use lockwatch_judge::snapshot::TaskView;
-
 use lockwatch_watch::redis::libraries::DEFAULT;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::source::LoginArguments;
 use crate::config::{Config, Endpoint, HostPort, RedisConfig, SingleLock};
 use crate::io::{Connection, Failure, connect};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
+use crate::text::numbers::count;
 use findings::Findings;
 use plan::Plan;
 use print::Relative;
 use scan::{Pace, Walked};
 use server::Server;
 use turns::Turns;
+
+/// For how long the command may be silent.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -73,12 +79,17 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let server = Server::ask(&connection, at)
         .await
         .map_err(|failure| to_error(failure, &asked, &connection))?;
+    let seen = Arc::new(AtomicU64::new(0));
+    let _notice = notice(Arc::clone(&seen), server.keys, options.watch_ms);
     let redis = server::redis_of(&asked, &server);
     let mut pace = Pace::new(options.keys_per_second);
     let mut findings = Findings::default();
     let glob = options.pattern.as_deref();
-    let walked =
-        scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
+    let walked = scan::walk(&connection, &server, glob, &mut pace, |key| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        findings.take(key);
+    })
+    .await;
     let walked = walked.map_err(|failure| to_error(failure, &redis, &connection))?;
     let relatives = look_for_relatives(&connection, &findings, &mut pace).await;
     let (mut turns, queues) =
@@ -114,6 +125,23 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     }
     std::io::stdout().write_all(text.as_bytes()).context("cannot write the configuration")?;
     Ok(if report.has_tasks() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says once on stderr that the command works, if it takes longer than [`PATIENCE`]. A terminal shows
+/// progress instead.
+fn notice(seen: Arc<AtomicU64>, total: Option<u64>, watch_ms: u64) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::time::sleep(PATIENCE).await;
+        if std::io::stderr().is_terminal() {
+            return;
+        }
+        let keys = count(seen.load(Ordering::Relaxed), "key");
+        let total = total.map(|total| format!(" of about {total}")).unwrap_or_default();
+        let watch = duration_text(watch_ms);
+        let line =
+            format!("discover is at work: {keys}{total} so far; locks are watched for {watch}");
+        let _nobody_reads = writeln!(std::io::stderr(), "{line}");
+    }))
 }
 
 /// Looks for tasks that no lock guards: those that take turns, and delayed ones.
@@ -198,7 +226,8 @@ async fn watch(
     }
     let config = check(&print::configuration(redis, &plan.tasks))?;
     if std::io::stderr().is_terminal() {
-        eprintln!("watching {} locks for {}", plan.tasks.len(), duration_text(watch_ms));
+        let locks = count(plan.tasks.len() as u64, "lock");
+        eprintln!("watching {locks} for {}", duration_text(watch_ms));
     }
     Ok(watch::watch_for(config, watch_ms).await)
 }
@@ -212,14 +241,14 @@ fn heading(
     watched: bool,
 ) -> Vec<String> {
     let mut lines = vec![format!(
-        "Made by lockwatch discover of {}, database {} ({server}): {} keys{}, {}.",
+        "Made by lockwatch discover of {}, database {} ({server}): {}{}, {}.",
         server.at,
         redis.db,
-        walked.keys,
+        count(walked.keys, "key"),
         options
             .pattern
             .as_ref()
-            .map_or(String::new(), |glob| format!(" that match {}", escape(glob.as_bytes()))),
+            .map_or(String::new(), |glob| format!(" matching {}", escape(glob.as_bytes()))),
         if watched {
             format!("watched for {}", duration_text(options.watch_ms))
         } else {
@@ -265,29 +294,37 @@ fn remarks(
     let mut lines = Vec::new();
     if possible_tokens > 0 {
         lines.push(format!(
-            "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
-             and caches look the same. If a lock is among them, name it yourself with library \
-             string.",
-            possible_tokens
+            "{} with a TTL could be a token by the value, but no name among them says lock: \
+             sessions and caches look the same. If a lock is among them, name it yourself with \
+             library string.",
+            count(possible_tokens, "string")
+        ));
+    }
+    if findings.staying_token_count > 0 {
+        lines.push(format!(
+            "{} without a TTL could be a token by the value, but no name among them says lock: \
+             mostly data; a lock that stays for ever looks the same.",
+            count(findings.staying_token_count, "string")
         ));
     }
     if findings.dropped() > 0 {
         lines.push(format!(
-            "{} more keys are left out: too many different names. Use --match.",
-            findings.dropped()
+            "Left out because of too many different names: {}. Use --match.",
+            count(findings.dropped(), "key")
         ));
     }
     if let Some(why) = walked.refused_why {
         lines.push(format!(
-            "{} keys could not be looked at: the server refused ({}; discover needs Redis 6.2 or \
+            "{} could not be looked at: the server refused ({}; discover needs Redis 6.2 or \
              later). {}",
-            walked.refused,
+            count(walked.refused, "key"),
             why.name(),
             lockwatch_watch::redis::remedy(why)
         ));
     }
     if walked.forbidden > 0 {
-        lines.push(format!("{} keys could not be looked at: this user may not.", walked.forbidden));
+        let keys = count(walked.forbidden, "key");
+        lines.push(format!("{keys} could not be looked at: this user may not."));
         lines.extend(server::rule(redis, server.version.as_deref()).lines().map(str::to_owned));
     }
     lines

@@ -118,7 +118,7 @@ fn discover_names_what_only_looks_like_a_lock() {
         return;
     };
     let keys = [
-        (&["SET", "lock:json", "{\"owner\": \"web-1\", \"at\": 7}", "EX", "60"][..], "string"),
+        (&["SET", "lock:json", "{\"owner\": \"web-1\", \"at\": 7}", "EX", "60"][..], "record"),
         (&["HSET", "lock:group", "report", "cf1c-77", "sync", "0a5e-12"], "hash"),
         (&["ZADD", "report:semaphore", "7", "cf1c-77", "8", "0a5e-12"], "sorted set"),
         (&["RPUSH", "leader:waiting", "cf1c-77"], "list"),

@@ -1,6 +1,8 @@
 //! `discover` on real servers: which locks it finds among other keys, what it sends and prints, and
 //! that the agent works with the printed configuration.
 
+pub(crate) mod libraries;
+
 use crate::support::PATIENCE;
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -672,7 +674,7 @@ fn other_databases_with_keys_are_named() {
     let named = "Other databases of this server have keys, too: ";
     server.cli(&["-n", "2", "set", "outbound:lock", ID, "px", "600000"]);
     let text = harmless(&discover(server.port, &["--watch", "0s"]).stdout);
-    assert!(text.contains(&format!("{named}2 (1 keys).")), "{text}");
+    assert!(text.contains(&format!("{named}2 (1 key).")), "{text}");
     let mut command = program();
     command.args(["discover", "--redis", &format!("redis://{}/2", server.address())]);
     command.args(["--watch", "0s"]).stdout(Stdio::piped());

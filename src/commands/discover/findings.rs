@@ -6,7 +6,9 @@ use super::groups::Groups;
 use super::likely::{is_of_progress, may_be_switches};
 use lockwatch_watch::redis::libraries::recognise;
 use lockwatch_watch::redis::libraries::recognise::{Content, Guess, Laid, Role, ScannedKey};
-use lockwatch_watch::redis::libraries::shape::{names_a_lock, words};
+use lockwatch_watch::redis::libraries::shape::{
+    identifies_nobody, names_a_lock, unserialized, words,
+};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;
@@ -31,6 +33,8 @@ pub(super) struct Findings {
     pub(super) possible_tokens: Groups<()>,
     /// Number of those, including bare numbers.
     pub(super) possible_token_count: u64,
+    /// Number of such strings without a TTL.
+    pub(super) staying_token_count: u64,
     /// Small hashes that may hold switches or progress, with their sizes.
     pub(super) hashes: BTreeMap<Vec<u8>, u64>,
     /// Sorted sets without a TTL, which may hold delayed tasks.
@@ -47,13 +51,14 @@ impl Findings {
             Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
             Guess::Unreadable(what) => self.unreadable.insert(what, seen.key),
             Guess::PerItem(what) => self.per_item.insert(what, seen.key),
-            Guess::Companion(_, Role::Latch | Role::Reader, _) => {}
+            Guess::Companion(_, Role::Latch | Role::Reader, _) | Guess::Internal => {}
             Guess::Companion(library, role, mut locks) => {
                 if let Some(inner) = locks.pop() {
                     self.companions.insert((library, role), inner);
                 }
             }
-            Guess::PossibleToken { number } => {
+            Guess::PossibleToken { stays: true, .. } => self.staying_token_count += 1,
+            Guess::PossibleToken { number, stays: false } => {
                 self.possible_token_count += 1;
                 if !number {
                     self.possible_tokens.insert((), seen.key);
@@ -115,13 +120,28 @@ fn unread(seen: &ScannedKey) -> Option<&'static str> {
         return None;
     }
     match &seen.content {
-        Content::Text { .. } => Some(
-            "a string that is no token of a library; perhaps its holder lies inside, as in JSON",
-        ),
+        Content::Text { length, start } if *length == start.len() as u64 => {
+            Some(unread_text(start, &seen.key))
+        }
+        Content::Text { .. } => {
+            Some("a string that is longer than a token; perhaps its holder lies inside, as in JSON")
+        }
         Content::Hash { .. } => Some("a hash whose fields are those of no library"),
         Content::Sorted { .. } => Some("a sorted set, perhaps a semaphore"),
         Content::List => Some("a list, perhaps of who waits"),
         Content::Set => Some("a set"),
         Content::Other => None,
+    }
+}
+
+fn unread_text(value: &[u8], key: &[u8]) -> &'static str {
+    match unserialized(value) {
+        text if identifies_nobody(&text, key) => {
+            "a string that names no holder, such as a counter, without a TTL"
+        }
+        text if std::str::from_utf8(&text).is_err() => {
+            "a string in binary form, such as MessagePack; perhaps its holder lies inside"
+        }
+        _ => "a string that is no token of a library, without a TTL",
     }
 }

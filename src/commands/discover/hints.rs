@@ -14,7 +14,7 @@ use super::likely::{SWITCHES_MAX, is_of_progress};
 use super::name::yaml;
 use super::scan::{ask_all, scan_hash, scanned_pairs};
 use crate::io::{Connection, Failure};
-use lockwatch_watch::redis::libraries::shape::is_lock_word;
+use lockwatch_watch::redis::libraries::shape::{is_lock_word, words};
 
 /// Maximum length of a switch's value in bytes.
 const VALUE_BYTES_MAX: i64 = 64;
@@ -36,8 +36,14 @@ pub(super) async fn suggest(
     for lock in locks {
         let Some(stem) = stem(lock) else { continue };
         let mut lines = Vec::new();
-        let hashes: Vec<&[u8]> =
-            relatives(findings.hashes.keys(), &stem).take(HASHES_PER_TASK.min(left)).collect();
+        // The names that the documentation gives them.
+        let own = [[b"lockwatch:claims:", &*stem].concat(), b"lockwatch:hosts".to_vec()];
+        let own = own.iter().filter_map(|name| findings.hashes.get_key_value(name));
+        let own = own.map(|(name, _)| name.as_slice());
+        let hashes: Vec<&[u8]> = relatives(findings.hashes.keys(), &stem)
+            .chain(own)
+            .take(HASHES_PER_TASK.min(left))
+            .collect();
         left -= hashes.len();
         for hash in hashes {
             lines.extend(look_into(connection, hash).await?);
@@ -96,6 +102,9 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     let mut of_progress: Vec<&[u8]> =
         names.iter().copied().filter(|name| is_of_progress(name)).collect();
     of_progress.sort_unstable();
+    if let Some(line) = beside(key) {
+        return Ok(vec![line]);
+    }
     if let Some(field) = of_progress.first() {
         let (hash, field) = (yaml(key), yaml(field));
         lines.push(format!(
@@ -126,6 +135,19 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     Ok(lines)
 }
 
+/// What a hash is whose name says that workers state in it who they are.
+fn beside(key: &[u8]) -> Option<String> {
+    let hash = yaml(key);
+    let words = words(key);
+    let is_called = |name: &[u8]| words.iter().any(|word| word == name);
+    if is_called(b"claims") {
+        return Some(format!(
+            "claims: {{hash: {hash}}}   # does each worker of the task keep changing its field?"
+        ));
+    }
+    is_called(b"hosts").then(|| format!("hosts: {{hash: {hash}}}   # of the holders?"))
+}
+
 /// The codec that reads every value of the scanned hash as on or off, and the number of values.
 fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
     let values: Vec<&[u8]> = scanned_pairs(scanned).into_iter().map(|(_, value)| value).collect();
@@ -153,6 +175,16 @@ mod tests {
             assert!(is_of_progress(name.as_bytes()), "{name}");
         }
         assert!(!is_of_progress(b"run") && !is_of_progress(b"progress:bar"));
+    }
+
+    #[test]
+    fn claims_and_hosts_are_known_by_their_names() {
+        let line = |key: &str| beside(key.as_bytes()).unwrap_or_default();
+        assert!(
+            line("lockwatch:claims:outbound").starts_with("claims: {hash: \"lockwatch:claims:")
+        );
+        assert!(line("outbound:hosts").starts_with("hosts: {hash: \"outbound:hosts\"}"));
+        assert_eq!(line("outbound:users"), "");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::config::KEY_BYTES_MAX;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::recognise::{Laid, Role};
+use lockwatch_watch::redis::libraries::shape::{is_number, split_last};
 use lockwatch_watch::redis::libraries::{UNNAMED, named};
 
 /// Maximum number of tasks that are printed.
@@ -57,6 +58,12 @@ impl Plan {
                         format!("a key of {} bytes is longer than lockwatch takes", key.len());
                     plan.unreadable.push((why, Sorted::Single(key)));
                 }
+                Sorted::Single(key) if laid == UNNAMED && is_of_an_item(&key, findings) => {
+                    plan.items.push((
+                        format!("{} of an item, which is a hash", laid.what),
+                        Sorted::Single(key),
+                    ))
+                }
                 Sorted::Single(key) => {
                     plan.tasks.push(Task { key, laid, learned: Vec::new(), suggested: Vec::new() })
                 }
@@ -89,7 +96,7 @@ impl Plan {
         plan
     }
 
-    /// Takes locks out that belong to one of these queues.
+    /// Takes locks out that belong to one of these queues, and what is one of them.
     pub(super) fn leave_to(&mut self, queues: &[Relative]) {
         for queue in queues {
             let what = format!("the delayed tasks of {}", escape(&queue.key));
@@ -98,6 +105,7 @@ impl Plan {
             let doubts = self.doubts.extract_if(.., |doubt| known(&doubt.key));
             let keys = tasks.chain(doubts.map(|doubt| doubt.key));
             self.items.extend(keys.map(|key| (what.clone(), Sorted::Single(key))));
+            self.unreadable.retain(|(_, sorted)| sorted.name() != queue.key);
         }
     }
 
@@ -121,7 +129,7 @@ impl Plan {
                 continue;
             }
             if let Some(name) = names.into_iter().next() {
-                let laid = Laid { library: library.name(), what: library.kind("", &roles) };
+                let laid = Laid::new(library.name(), library.kind("", &roles));
                 let has_counter = roles.contains(&Role::Token);
                 let why = if has_counter { COUNTER_ALONE } else { QUEUE_ALONE };
                 self.doubts.push(doubt(name, laid, why));
@@ -193,6 +201,14 @@ impl Plan {
     }
 }
 
+/// Whether a lock is that of a hash with a number, as Bull keeps its jobs: `mail:7:lock` is the lock
+/// of `mail:7`.
+fn is_of_an_item(lock: &[u8], findings: &Findings) -> bool {
+    let item = lock.strip_suffix(b":lock").unwrap_or_default();
+    split_last(item, b':').is_some_and(|(_, id)| is_number(id))
+        && findings.hashes.contains_key(item)
+}
+
 /// Whether `lock` is `name` with something before or after it, as a NameMapper makes it: Redisson
 /// before 3.52 names the keys beside such a lock by the unchanged name.
 fn is_mapped_from(lock: &[u8], name: &[u8]) -> bool {
@@ -253,6 +269,17 @@ mod tests {
         findings.take(ScannedKey { key: Vec::new(), ttl_ms: Some(1_000), content });
         let plan = Plan::new(&findings);
         assert!(plan.tasks.is_empty() && plan.unreadable.len() == 2, "{plan:?}");
+    }
+
+    /// Bull's locks are plain UUIDs; a lock of Redisson by such a name is a task.
+    #[test]
+    fn the_lock_of_a_hash_with_a_number_is_that_of_an_item() {
+        for (hash, tasks) in [("mail:7", 0), ("mail:8", 1), ("mail", 1)] {
+            let mut findings = locks(["mail:7:lock".to_owned()].into_iter());
+            let content = Content::Hash { length: 2, names: Vec::new(), scanned: None };
+            findings.take(ScannedKey { key: hash.into(), ttl_ms: None, content });
+            assert_eq!(Plan::new(&findings).tasks.len(), tasks, "{hash}");
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut text = redis_block(redis);
     text.push_str("tasks:\n");
     tasks.iter().for_each(|task| {
-        text.push_str(&task_lines(&mut names, &task.key, task.laid.library, "  ").concat())
+        text.push_str(&task_lines(&mut names, &task.key, &task.laid, "  ").concat())
     });
     text
 }
@@ -111,7 +111,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     }
     for task in &report.tasks {
         comment(&mut text, "  ", &sentences(task.laid.what, &task.learned));
-        text.push_str(&task_lines(&mut names, &task.key, task.laid.library, "  ").concat());
+        text.push_str(&task_lines(&mut names, &task.key, &task.laid, "  ").concat());
         task.suggested.iter().for_each(|line| {
             let _always_fits = writeln!(text, "    # {line}");
         });
@@ -214,9 +214,12 @@ fn yaml_path(path: &Path) -> String {
 }
 
 /// The first two lines of a task.
-fn task_lines(names: &mut Names, key: &[u8], library: &str, indent: &str) -> [String; 2] {
+fn task_lines(names: &mut Names, key: &[u8], laid: &Laid, indent: &str) -> [String; 2] {
     let name = yaml_text(&names.of(key));
-    let lock = format!("{indent}  lock: {{key: {}, library: {}}}\n", yaml(key), library);
+    let regex = |regex| format!(", holder: {{regex: {}}}", yaml_text(regex));
+    let holder = laid.holder.map(regex).unwrap_or_default();
+    let lock =
+        format!("{indent}  lock: {{key: {}, library: {}{holder}}}\n", yaml(key), laid.library);
     [format!("{indent}- name: {name}\n"), lock]
 }
 
@@ -245,7 +248,7 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
             comment(text, "  ", &shown(&doubt.key));
             continue;
         }
-        for line in task_lines(names, &doubt.key, doubt.laid.library, "") {
+        for line in task_lines(names, &doubt.key, &doubt.laid, "") {
             let _always_fits = write!(text, "  # {line}");
         }
     }
@@ -355,7 +358,7 @@ mod tests {
         let learned = vec!["Held by somebody".to_owned()];
         Task {
             key: key.to_vec(),
-            laid: Laid { library: "string", what: "a token" },
+            laid: Laid { holder: Some("^(.+)_\\d$"), ..Laid::new("string", "a token") },
             learned,
             suggested,
         }
@@ -374,7 +377,7 @@ mod tests {
         ];
         let doubt = |key: &[u8]| Doubt {
             key: [key, b"2"].concat(),
-            laid: Laid { library: "redisson", what: "a string" },
+            laid: Laid::new("redisson", "a string"),
             why: "no TTL".to_owned(),
         };
         let relative = |key: &[u8], suffix: &[u8], block: &str| {

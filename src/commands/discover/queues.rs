@@ -1,4 +1,5 @@
-//! Finds delayed tasks: sorted sets whose scores are instants, and whose members have locks.
+//! Finds delayed tasks: sorted sets whose scores are instants, and whose members have locks or whose
+//! names say that they are a schedule.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,7 +44,7 @@ pub(super) async fn look(
 ) -> Result<Vec<Relative>, Failure> {
     let mut sets = few_alike(findings.sorted_sets.iter().map(Vec::as_slice));
     sets.truncate(SETS_MAX);
-    let mut timed = Vec::new();
+    let mut timed: Vec<Timed<'_>> = Vec::new();
     for batch in sets.chunks(PER_BATCH) {
         pace.wait().await;
         let began = Instant::now();
@@ -58,12 +59,88 @@ pub(super) async fn look(
         );
         pace.spent(began, batch.len());
     }
-    timed.truncate(READ_MAX);
+    // Those that are called a queue first: more than a few are not read.
+    timed.sort_by_key(|timed| schedule(timed.zset).is_none());
+    let read = timed.get(..READ_MAX).unwrap_or(&timed);
     let last = (QueueSpec::FIRST - 1).to_string();
-    let first = timed.iter().map(|timed| command!("ZRANGE", timed.zset, "0", &last)).collect();
+    let first = read.iter().map(|timed| command!("ZRANGE", timed.zset, "0", &last)).collect();
     let first = ask_all(connection, vec![first]).await?.concat();
     let ids: Vec<Vec<&[u8]>> = first.iter().map(ids).collect();
-    Ok(matched(&timed, &ids, findings.examples()))
+    let mut queues = matched(read, &ids, findings.examples());
+    for timed in &timed {
+        let is_new = queues.iter().all(|queue| queue.key != timed.zset);
+        queues.extend(schedule(timed.zset).filter(|_| is_new).map(|known| known.relative(timed)));
+    }
+    queues.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(queues)
+}
+
+/// A queue that is known by its name, and guards nothing by locks of its members.
+struct Schedule {
+    /// What the name begins with, and what it ends in.
+    begins: &'static str,
+    ends: &'static str,
+    /// What a watch of it answers.
+    answers: &'static str,
+    lock: Option<&'static str>,
+}
+
+const fn named(begins: &'static str, ends: &'static str, answers: &'static str) -> Schedule {
+    Schedule { begins, ends, answers, lock: None }
+}
+
+const OF_SCHEDULER: &str = "whether the scheduler puts jobs into their queue when they are due";
+const OF_PROCESSES: &str = "whether a process puts jobs into their queue when they are due";
+const OF_BEAT: &str = "whether beat gives each task its next time";
+const OF_WORKERS: &str = "whether a worker takes up what is due";
+
+/// The first that fits counts.
+const SCHEDULES: [Schedule; 15] = [
+    named("", "redbeat::schedule", OF_BEAT),
+    named("", "redbeat:schedule", OF_BEAT),
+    named("rq:scheduled:", "", OF_SCHEDULER),
+    named("rq:scheduler:", "scheduled_jobs", OF_SCHEDULER),
+    named("", "delayed_queue_schedule", OF_SCHEDULER),
+    named("", ":repeat", "whether any worker runs the repeated jobs"),
+    named("asynq:", ":lease", "whether the tasks of a server that died are taken up again"),
+    named("asynq:", ":scheduled", "whether a server takes up what is due"),
+    Schedule {
+        begins: "arq:",
+        ends: "queue",
+        answers: OF_WORKERS,
+        lock: Some("arq:in-progress:{id}"),
+    },
+    named("schedule", "schedule", OF_PROCESSES),
+    named("", ":schedule", OF_PROCESSES),
+    named("", ":scheduled", OF_WORKERS),
+    named("", ":delayed", OF_WORKERS),
+    named("", ":queue", OF_WORKERS),
+    named("t:scheduled:", "", OF_WORKERS),
+];
+
+/// What a sorted set of times is by its name.
+fn schedule(zset: &[u8]) -> Option<&'static Schedule> {
+    let fits = |known: &&Schedule| {
+        zset.starts_with(known.begins.as_bytes()) && zset.ends_with(known.ends.as_bytes())
+    };
+    SCHEDULES.iter().find(fits)
+}
+
+impl Schedule {
+    fn relative(&self, timed: &Timed<'_>) -> Relative {
+        let lock = self.lock.map(|lock| format!(", lock: {}", yaml(lock.as_bytes())));
+        let block = format!(
+            "queue: {{zset: {}, unit: {}{}}}",
+            yaml(timed.zset),
+            timed.unit.name(),
+            lock.unwrap_or_default()
+        );
+        let text = format!(
+            "A schedule, by its name and its scores. Watched as a queue, it says {}.",
+            self.answers
+        );
+        Relative { key: timed.zset.to_vec(), block, text, locks: Vec::new() }
+    }
 }
 
 /// What counts the members of a set, and those whose scores are near, in each unit.

@@ -12,6 +12,7 @@ use crate::commands::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
+use crate::text::numbers::count;
 
 /// The server that is scanned.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ impl Server {
     /// The databases other than this one that have keys, for a sentence.
     pub(super) fn elsewhere(&self, db: u32) -> Option<String> {
         let others = self.databases.iter().filter(|(other, _)| *other != db);
-        let named = others.map(|(other, keys)| format!("{other} ({keys} keys)"));
+        let named = others.map(|(other, keys)| format!("{other} ({})", count(*keys, "key")));
         let named: Vec<String> = named.collect();
         (!named.is_empty()).then(|| named.join(", "))
     }

@@ -13,6 +13,7 @@ mod channel;
 mod counter;
 mod deadline;
 mod hash;
+mod leaders;
 mod library;
 pub mod recognise;
 mod redisson;
@@ -43,6 +44,10 @@ pub static ALL: [&dyn Library; 9] = [
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";
 
+/// Why a lock with such a name is no task.
+const DIGEST: &str = "32 hex digits in its name are the digest of a fixed name, or the id of one of \
+    many items";
+
 /// Which library created a key. The first that recognises it counts. A lock with a date, a time or
 /// an id in its name is one of many: the next one has another name.
 pub fn recognise(seen: &ScannedKey) -> Guess {
@@ -51,6 +56,7 @@ pub fn recognise(seen: &ScannedKey) -> Guess {
         Guess::Lock(laid) | Guess::Doubtful(laid, _) if shape::names_one_of_many(&seen.key) => {
             Guess::PerItem(laid.what)
         }
+        Guess::Lock(laid) if shape::has_digest_or_id(&seen.key) => Guess::Doubtful(laid, DIGEST),
         guess => guess,
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey};
-use super::shape::names_a_lock;
+use super::shape::{is_uuid, names_a_lock, split_last};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::replies::scanned_pairs;
@@ -62,19 +62,44 @@ impl Library for OwnHash {
     fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         const WHAT: &str = "A hash with one field, perhaps the owner of a lock made by hand";
         const WHY: &str = "many other things are a hash with one field and a small number";
+        const ALIKE: &str = "a hash whose only field is named alike by each holder; its value may \
+            be the holder, which lockwatch does not read";
         let Content::Hash { length: 1, scanned: Some(scanned), .. } = &seen.content else {
             return None;
         };
         let pairs = scanned_pairs(scanned).ok()?;
-        let [(_, count)] = pairs.as_slice() else { return None };
-        let is_lock = seen.ttl_ms.is_some() && names_a_lock(&seen.key);
-        (is_lock && entries(count).is_some())
-            .then_some(Guess::Doubtful(Laid { library: NAME, what: WHAT }, WHY))
+        let [(owner, count)] = pairs.as_slice() else { return None };
+        if seen.ttl_ms.is_none() || entries(count).is_none() {
+            return None;
+        }
+        let doubtful = |what, why| Some(Guess::Doubtful(Laid::new(NAME, what), why));
+        match (is_of_two_uuids(owner), names_a_lock(&seen.key)) {
+            (true, _) => doubtful("node-redisson", "by its only field, which has two UUIDs"),
+            (false, true) if is_label(owner) => Some(Guess::Unreadable(ALIKE)),
+            (false, true) => doubtful(WHAT, WHY),
+            (false, false) => None,
+        }
     }
 
     fn names_holders(&self, key: &[u8], fields: &[Vec<u8>]) -> bool {
-        names_a_lock(key) && matches!(fields, [owner] if (1..=OWNER_BYTES).contains(&owner.len()))
+        let [owner] = fields else { return false };
+        let may_be_owner = (1..=OWNER_BYTES).contains(&owner.len()) && names_a_lock(key);
+        may_be_owner || is_of_two_uuids(owner)
     }
+}
+
+/// `<client's uuid>:<lock object's uuid>`.
+fn is_of_two_uuids(field: &[u8]) -> bool {
+    split_last(field, b':').is_some_and(|(client, lock)| is_uuid(client) && is_uuid(lock))
+}
+
+/// Names of a field that say what its value is, and so are no holder.
+fn is_label(field: &[u8]) -> bool {
+    const LABELS: [&[u8]; 12] = [
+        b"index", b"owner", b"holder", b"id", b"token", b"value", b"lock", b"count", b"counter",
+        b"state", b"status", b"locked",
+    ];
+    LABELS.iter().any(|label| field.eq_ignore_ascii_case(label))
 }
 
 /// A positive count of entries.

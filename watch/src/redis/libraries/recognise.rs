@@ -61,12 +61,17 @@ pub enum Guess {
     PerItem(&'static str),
     /// A key that this library keeps beside a lock, with the possible names of that lock.
     Companion(&'static str, Role, Vec<Vec<u8>>),
-    /// A string with a TTL that may be a token, although its name does not suggest a lock. A bare
-    /// number is rarely a token.
+    /// A string that may be a token, although its name does not suggest a lock. A bare number is
+    /// rarely a token, and a string without a TTL is rarely a lock.
     PossibleToken {
         /// Whether it is a number.
         number: bool,
+        /// Whether it has no TTL.
+        stays: bool,
     },
+    /// A key that a library of such locks keeps for itself: no lock, and nothing else that could be
+    /// watched.
+    Internal,
     /// Not related to locks.
     Nothing,
 }
@@ -78,6 +83,15 @@ pub struct Laid {
     pub library: &'static str,
     /// The library's name, for display.
     pub what: &'static str,
+    /// The pattern of the holder's name, where the value shows it in clear.
+    pub holder: Option<&'static str>,
+}
+
+impl Laid {
+    /// A lock whose value is, or holds, nothing but a holder.
+    pub const fn new(library: &'static str, what: &'static str) -> Laid {
+        Laid { library, what, holder: None }
+    }
 }
 
 /// The purpose of a key beside a lock.
@@ -116,6 +130,8 @@ mod tests {
     use std::format;
     use std::string::String;
 
+    use lockwatch_judge::spec::ValuePath;
+
     use super::super::recognise;
     use super::*;
 
@@ -153,7 +169,7 @@ mod tests {
         let ttl = Some(30_000);
         let token = UUID.replace('-', "");
         let php = b"s:16:\"aB3dE5gH7jK9mN1p\";".as_slice();
-        let table: [(&str, &[u8], &str); 9] = [
+        let table: [(&str, &[u8], &str); 12] = [
             ("job-lock:prod:nightly", b"ADDED:2026-11-21T10:00:00Z@web-1", "ShedLock"),
             ("nightly", b"WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", "DistributedLock"),
             ("redbeat::lock", token.as_bytes(), "redbeat"),
@@ -167,6 +183,9 @@ mod tests {
             ("registry:leader", UUID.as_bytes(), "A token"),
             ("outboundLock", token.as_bytes(), "A token"),
             ("nightly:lock", b"1763721600123", "A token"),
+            ("dear-leader", b"web-1:4711:0b1f6c0e6d6c", "Sidekiq Enterprise"),
+            ("q:leases:sweep", b"web-1#4711", "docket"),
+            ("night-lock", b"web-1:4711", "a host and a process"),
         ];
         for (key, value, expected) in table {
             let guess = text(key, ttl, value);
@@ -213,6 +232,33 @@ mod tests {
         assert!(matches!(by_hand, Guess::PerItem(_)), "{by_hand:?}");
     }
 
+    /// A pattern is only proposed that fits the value.
+    #[test]
+    fn hosts_in_clear_are_proposed() {
+        for (key, value, host) in [
+            ("dear-leader", "web-1:4711:0b1f6c0e6d6c", Some("web-1:4711")),
+            ("a:resque_scheduler_leader_lock", "web-1:4711", Some("web-1:4711")),
+            ("q:leases:sweep", "web-1#4711", Some("web-1#4711")),
+            ("SINGLE_BEAT_nightly", "17:web-1:4711", Some("web-1")),
+            ("x", "WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", Some("WEB01_4711")),
+            ("n8n:main_instance_leader", "main-V1StGXR8_Z5jdHi6B-myT", None),
+            ("dear-leader", UUID, None),
+        ] {
+            let Guess::Lock(laid) = text(key, Some(30_000), value.as_bytes()) else {
+                panic!("{key}")
+            };
+            let named = laid.holder.map(|regex| {
+                crate::redis::value::Finder::new(&ValuePath::Regex(regex.into()))
+                    .unwrap()
+                    .find(value.as_bytes())
+                    .unwrap()
+            });
+            assert_eq!(named.as_deref(), host.map(str::as_bytes), "{key}");
+        }
+        let of_dhcp = text("dhcp:leases:10.0.0.5", Some(30_000), b"printer");
+        assert!(matches!(of_dhcp, Guess::Doubtful(..)), "{of_dhcp:?}");
+    }
+
     #[test]
     fn a_hash_with_one_field_may_be_a_lock_made_by_hand() {
         for (key, owner) in [("hand-lock", UUID), ("order-lock", "node-7"), ("lock:nightly", "a b")]
@@ -246,11 +292,11 @@ mod tests {
         }
         assert_eq!(
             text("session:alice", ttl, UUID.as_bytes()),
-            Guess::PossibleToken { number: false }
+            Guess::PossibleToken { number: false, stays: false }
         );
         assert_eq!(
             text("seen:alice", ttl, b"1763721600123"),
-            Guess::PossibleToken { number: true }
+            Guess::PossibleToken { number: true, stays: false }
         );
         for fields in [
             &[("name", "anna"), ("mail", "a@b")][..],

@@ -306,7 +306,7 @@ fn hash(seen: &ScannedKey) -> Option<Guess> {
         Mode::Read => "Redisson RReadWriteLock (read by its holders)",
         Mode::Write => "Redisson RReadWriteLock (written by its holder)",
     };
-    let laid = Laid { library: NAME, what };
+    let laid = Laid::new(NAME, what);
     match mode {
         Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
             laid,

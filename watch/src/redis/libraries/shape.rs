@@ -28,8 +28,16 @@ pub enum Shape {
     Bytes,
     /// A number of at least nine digits.
     Number,
+    /// `<host>:<pid>` or `<host>#<pid>`, perhaps with a nonce behind it.
+    HostAndProcess,
+    /// A text of which a part is random: `execute:<uuid>`, `0.97442…`, `z637irbl4lf`.
+    Random,
     /// A word without spaces: perhaps the name of a host or a worker.
     Word,
+    /// JSON, or an object as PHP writes it. Its holder may be named inside.
+    Record,
+    /// Any other text.
+    Text,
     /// Anything else.
     Other,
 }
@@ -40,8 +48,8 @@ impl Shape {
         if start.len() as u64 != length || start.is_empty() {
             return Shape::Other;
         }
-        let unserialized = without_php_quotes(start);
-        let value = unserialized.unwrap_or(start);
+        let unserialized = unserialized(start);
+        let value = unserialized.as_slice();
         let is = |fits: fn(&u8) -> bool| value.iter().all(fits);
         match value {
             _ if value.starts_with(b"ADDED:") && value.contains(&b'@') => Shape::ShedLock,
@@ -67,14 +75,18 @@ impl Shape {
             _ if matches!(value.len(), 20 | 24) && core::str::from_utf8(value).is_err() => {
                 Shape::Bytes
             }
-            _ if is(is_of_a_word) && value.len() > 2 && !is_plain_word(value) => Shape::Word,
-            _ => Shape::Other,
+            _ if !is_text(value) || value.len() <= 2 || is_plain_word(value) => Shape::Other,
+            [b'{' | b'[', ..] | [b'a' | b'O', b':', b'0'..=b'9', ..] => Shape::Record,
+            _ if is_host_and_process(value) => Shape::HostAndProcess,
+            _ if has_random_part(value) => Shape::Random,
+            _ if is(is_of_a_word) => Shape::Word,
+            _ => Shape::Text,
         }
     }
 
     /// Whether the value identifies a holder.
     pub fn is_token(self) -> bool {
-        !matches!(self, Shape::Word | Shape::Other)
+        !matches!(self, Shape::Word | Shape::Record | Shape::Text | Shape::Other)
     }
 }
 
@@ -93,13 +105,28 @@ const LOCK_WORDS: [&[u8]; 12] = [
     b"lease",
     b"leases",
 ];
+/// Words that begin with "lock" and mean something else.
+const NO_LOCK_PREFIXES: [&[u8]; 8] = [
+    b"locked",
+    b"locker",
+    b"lockers",
+    b"lockout",
+    b"lockouts",
+    b"lockdown",
+    b"lockscreen",
+    b"lockfile",
+];
 /// Words that end in "lock" and mean something else.
 const NO_LOCK_WORDS: [&[u8]; 8] =
     [b"block", b"unblock", b"clock", b"unlock", b"airlock", b"interlock", b"gridlock", b"deadlock"];
 
-/// Whether a word of the name means "lock".
+/// Whether a word of the name means "lock", or the name begins with it (`_locknightly`).
 pub fn names_a_lock(key: &[u8]) -> bool {
-    words(key).iter().any(|word| is_lock_word(word))
+    let words = words(key);
+    words.iter().any(|word| is_lock_word(word))
+        || words.first().is_some_and(|word| {
+            word.starts_with(b"lock") && !NO_LOCK_PREFIXES.contains(&word.as_slice())
+        })
 }
 
 /// Whether the last word means "lock": `lock:timeout` is a setting, `timeout:lock` is a lock.
@@ -153,6 +180,13 @@ pub fn names_one_of_many(key: &[u8]) -> bool {
         || has_date(key)
 }
 
+/// Whether a key's name has 32 hex digits in it: an MD5 digest, perhaps of a fixed name, or a UUID
+/// without dashes. Nothing but chance tells one from the other.
+pub fn has_digest_or_id(key: &[u8]) -> bool {
+    let mut words = key.split(|byte| !byte.is_ascii_alphanumeric());
+    words.any(|word| word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Hex digits of a digest, which may look like anything.
 fn is_digest(word: &[u8]) -> bool {
     word.len() >= 16 && word.iter().all(u8::is_ascii_hexdigit)
@@ -162,8 +196,8 @@ fn has_compact_time(word: &[u8]) -> bool {
     word.split(|byte| !byte.is_ascii_digit()).any(is_compact_time)
 }
 
-/// A number of eight digits or more, a MongoDB id, a ULID, or a UUID without dashes. Digests are
-/// none: they often stand for a fixed name.
+/// A number of eight digits or more, a MongoDB id, or a ULID. Digests are none: they often stand for
+/// a fixed name.
 fn is_id(word: &[u8]) -> bool {
     let has = |is: fn(&u8) -> bool| word.iter().any(is);
     let is_hex = word.iter().all(u8::is_ascii_hexdigit);
@@ -176,9 +210,6 @@ fn is_id(word: &[u8]) -> bool {
             word.iter().all(is_crockford)
                 && (b'0'..=b'7').contains(&at(0))
                 && has(u8::is_ascii_alphabetic)
-        }
-        32 if is_hex => {
-            b"1345678".contains(&at(12)) && b"89ab".contains(&at(16).to_ascii_lowercase())
         }
         _ => word.len() >= 8 && is_number(word),
     }
@@ -202,9 +233,12 @@ fn is_compact_time(digits: &[u8]) -> bool {
         && digits
             .split_at_checked(4)
             .is_some_and(|(year, day)| is_year(year) && (1..=366).contains(&number(day)));
-    // From 2001 to 2033.
-    let is_unix = matches!(digits.len(), 10 | 13 | 16 | 19) && digits.first() == Some(&b'1');
-    is_of_day || is_short || is_ordinal || is_unix
+    is_of_day || is_short || is_ordinal || is_unix(digits)
+}
+
+/// Unix time in seconds or smaller units, from 2001 to 2033.
+fn is_unix(digits: &[u8]) -> bool {
+    matches!(digits.len(), 10 | 13 | 16 | 19) && digits.first() == Some(&b'1')
 }
 
 /// `2026-11-27`, `27.11.2026`, `2026-11`, `2026-W48` or `10:55`, also with other separators.
@@ -266,6 +300,100 @@ pub fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"s:")?.strip_suffix(b"\";")?;
     let quote = rest.iter().position(|byte| *byte == b'"')?;
     rest.get(quote + 1..)
+}
+
+/// The text that a serializer wrote: JSON's, Java's, Kryo's, PHP's, Python's pickle or MessagePack's.
+/// Any other value is left as it is.
+pub fn unserialized(value: &[u8]) -> Vec<u8> {
+    let text = written_text(value);
+    let inner = without_php_quotes(&text).or_else(|| pickled(&text)).or_else(|| packed(&text));
+    inner.map(<[u8]>::to_vec).unwrap_or(text)
+}
+
+/// The text in a pickle of one, of protocol 2 or later.
+fn pickled(value: &[u8]) -> Option<&[u8]> {
+    const FRAME: u8 = 0x95;
+    const SHORT_TEXT: u8 = 0x8c;
+    const TEXT: u8 = b'X';
+    let rest = value.strip_prefix(b"\x80")?.get(1..)?.strip_suffix(b".")?;
+    let rest = if rest.first() == Some(&FRAME) { rest.get(9..)? } else { rest };
+    match rest {
+        [SHORT_TEXT, length, text @ ..] => text.get(..usize::from(*length)),
+        [TEXT, length, 0, 0, 0, text @ ..] => text.get(..usize::from(*length)),
+        _ => None,
+    }
+}
+
+/// The text in a MessagePack of one.
+fn packed(value: &[u8]) -> Option<&[u8]> {
+    let (length, text) = match value {
+        [0xd9, length, text @ ..] => (*length, text),
+        [first @ 0xa0..=0xbf, text @ ..] => (first & 0x1f, text),
+        _ => return None,
+    };
+    (text.len() == usize::from(length)).then_some(text)
+}
+
+/// Whether a value is the time at which a lock was taken or ends, as seconds with or without a
+/// fraction, or in smaller units.
+pub fn is_time(value: &[u8]) -> bool {
+    let mut parts = value.splitn(2, |byte| *byte == b'.');
+    let whole = parts.next().unwrap_or_default();
+    is_number(whole) && is_unix(whole) && parts.next().is_none_or(is_number)
+}
+
+fn is_host_and_process(value: &[u8]) -> bool {
+    let is_host = |host: &[u8]| {
+        let names = host.iter().any(|byte| byte.is_ascii_alphabetic() || *byte == b'.');
+        names && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(byte))
+    };
+    let is_process = |pid: &[u8]| is_number(pid) && pid.len() <= 7;
+    let parts: Vec<&[u8]> = value.split(|byte| b":#".contains(byte)).collect();
+    match parts.as_slice() {
+        [host, pid] => is_host(host) && is_process(pid),
+        [host, pid, nonce] => {
+            let is_nonce = nonce.len() >= 4 && nonce.iter().all(u8::is_ascii_alphanumeric);
+            is_host(host) && is_process(pid) && is_nonce
+        }
+        _ => false,
+    }
+}
+
+/// Whether no two holders would write such a text by chance.
+fn has_random_part(text: &[u8]) -> bool {
+    let is_fraction = |text: &[u8]| {
+        text.strip_prefix(b"0.").is_some_and(|digits| digits.len() >= 10 && is_number(digits))
+    };
+    let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let is_base36 = |text: &[u8]| {
+        let fits = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        matches!(text.len(), 10..=12) && text.iter().all(fits) && changes(text) >= 2
+    };
+    let is_long = matches!(text.len(), 17..=21)
+        && text.iter().all(is_of_id)
+        && text.iter().any(u8::is_ascii_uppercase)
+        && text.iter().any(u8::is_ascii_lowercase)
+        && text.iter().any(u8::is_ascii_digit);
+    let mut parts = text.split(|byte| b":_|,/#@;= ".contains(byte));
+    is_fraction(text) || is_base36(text) || is_long || is_time(text) || parts.any(is_random_part)
+}
+
+/// A UUID, a long number or digest, or at least eight characters of which digits and letters change
+/// often.
+fn is_random_part(part: &[u8]) -> bool {
+    let is_hex = part.len() >= 16 && part.iter().all(u8::is_ascii_hexdigit);
+    let is_mixed =
+        part.len() >= 8 && part.iter().all(u8::is_ascii_alphanumeric) && changes(part) >= 3;
+    is_uuid(part) || part.len() >= 9 && is_number(part) || is_hex && changes(part) >= 2 || is_mixed
+}
+
+/// How often digits and letters follow each other.
+fn changes(text: &[u8]) -> usize {
+    text.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).count().saturating_sub(1)
+}
+
+fn is_text(value: &[u8]) -> bool {
+    core::str::from_utf8(value).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
 fn is_machine_and_process(value: &[u8]) -> bool {
@@ -401,7 +529,7 @@ mod tests {
 
     #[test]
     fn tokens_as_libraries_write_them() {
-        let cases: [(&[u8], Shape); 16] = [
+        let cases: [(&[u8], Shape); 38] = [
             (
                 b"ADDED:2026-11-21T10:00:00.123Z@web-1:8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69",
                 Shape::ShedLock,
@@ -419,10 +547,38 @@ mod tests {
                 Shape::Bytes,
             ),
             (b"1763721600123", Shape::Number),
-            (b"web-1.example:4711", Shape::Word),
+            (b"web-1.example:4711", Shape::HostAndProcess),
+            (b"web-1#4711", Shape::HostAndProcess),
+            (b"web-1:4711:0b1f6c0e6d6c", Shape::HostAndProcess),
+            (b"outbound-7d9f8b6c5d-x2x9z", Shape::Word),
+            (b"worker12", Shape::Word),
+            (b"10:55", Shape::Word),
+            (b"execute:0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", Shape::Random),
+            (b"leader:65a20eda3bbd6161ca8d7314afaf93759f4d7cda", Shape::Random),
+            (b"0.9744279605377812", Shape::Random),
+            (b"z637irbl4lf", Shape::Random),
+            (b"redis_1795940111435_pzjiypfafmk", Shape::Random),
+            (b"4711:0.50000000 1700000000:42", Shape::Random),
+            (b"1795940436.9668376", Shape::Random),
+            (b"aB3dE5gH7jK9mN1pQ2rS", Shape::Random),
+            (b"\"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b\"", Shape::Uuid),
+            (b"\xac\xed\x00\x05t\x00$0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", Shape::Uuid),
+            (
+                b"\x80\x05\x95(\0\0\0\0\0\0\0\x8c$d4eaccfb-7dab-4ceb-b767-af01ca93e77e\x94.",
+                Shape::Uuid,
+            ),
+            (b"\x80\x02X$\0\0\0d4eaccfb-7dab-4ceb-b767-af01ca93e77eq\x00.", Shape::Uuid),
+            (b"\xd9$0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", Shape::Uuid),
+            (b"\xb0aB3dE5gH7jK9mN1p", Shape::Letters16),
+            (b"worker 3 on web-1", Shape::Text),
+            (b"O:8:\"stdClass\":0:{}", Shape::Record),
             (b"1", Shape::Other),
             (b"true", Shape::Other),
-            (b"{\"user\": 1}", Shape::Other),
+            (b"{\"user\": 1}", Shape::Record),
+            (
+                b"\x91\x92\xcbA\xda\x1f\xc1\x80\0\0\0\xd9 5f3c2a1b00112200ff00112233445566",
+                Shape::Other,
+            ),
             (b"", Shape::Other),
         ];
         for (value, expected) in cases {
@@ -489,6 +645,7 @@ mod tests {
             "job:mutex",
             "leader-election",
             "joblock",
+            "_locknightly",
         ] {
             assert!(names_a_lock(name.as_bytes()), "{name}");
         }
@@ -518,7 +675,6 @@ mod tests {
             "job:1763721600:lock",
             "job:1763721600123:lock",
             "lock:order:285475da-9152-4c83-822a-67ee2f116a79",
-            "lock:order:285475da91524c83822a67ee2f116a79",
             "lock:order:65f1c2a4e3b0c44298fc1c14",
             "lock:order:01HV5Y3Z8K9QWERTBNM4CXZA2D",
             "lock:order:10010399",
@@ -543,10 +699,26 @@ mod tests {
             "lock:v2.11",
             "lock:25:61",
             "lock:md5-d41d8cd98f00b204e9800998ecf8427e",
+            "lock:order:285475da91524c83822a67ee2f116a79",
             "lock:warehouse-2026",
             "lock:schedule-da39a3ee5e6b4b0d3255bfef95601890afd80709",
         ] {
             assert!(!names_one_of_many(key.as_bytes()), "{key}");
+        }
+    }
+
+    /// Whichever digits an MD5 has, it is taken for the same.
+    #[test]
+    fn a_digest_is_judged_by_its_length_and_not_by_its_digits() {
+        for key in [
+            "lock:md5-d41d8cd98f00b204e9800998ecf8427e",
+            "lock:order:285475da91524c83822a67ee2f116a79",
+            "lock_5F3C2A1B00112200FF00112233445566",
+        ] {
+            assert!(has_digest_or_id(key.as_bytes()), "{key}");
+        }
+        for key in ["outbound:lock", "lock:da39a3ee5e6b4b0d3255bfef95601890afd80709"] {
+            assert!(!has_digest_or_id(key.as_bytes()), "{key}");
         }
     }
 }

@@ -61,8 +61,7 @@ impl Library for ShedLock {
     fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         const WHAT: &str = "ShedLock: held while a run lasts and at least for lockAtLeastFor, \
             after which it counts as expired; a free lock is no fault of a periodic task";
-        (seen.shape()? == Shape::ShedLock)
-            .then_some(Guess::Lock(Laid { library: NAME, what: WHAT }))
+        (seen.shape()? == Shape::ShedLock).then_some(Guess::Lock(Laid::new(NAME, WHAT)))
     }
 }
 

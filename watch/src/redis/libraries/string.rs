@@ -6,8 +6,11 @@ use alloc::vec;
 
 use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey, contains};
-use super::shape::{Shape, ends_as_a_lock, identifies_nobody, names_a_lock, without_php_quotes};
-use super::unread;
+use super::shape::{
+    Shape, ends_as_a_lock, identifies_nobody, is_time, names_a_lock, unserialized,
+    without_php_quotes,
+};
+use super::{leaders, unread};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec::written_text;
@@ -23,7 +26,7 @@ const TOKEN_BYTES: usize = 512;
 /// Index of the last byte that is read.
 const LAST_BYTE: &str = "511";
 
-const NAME: &str = "string";
+pub(super) const NAME: &str = "string";
 
 pub(super) struct Token;
 
@@ -95,11 +98,12 @@ impl Library for Token {
     fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         let rows = [
             distributed_lock,
-            redbeat,
+            leader,
             laravel_schedule,
             redlock_prefix,
             python_redis_lock,
             named,
+            laravel_cache,
             redis_py,
             possible,
         ];
@@ -114,7 +118,7 @@ pub const UNNAMED: Laid = laid(TOKEN);
 const TOKEN: &str = "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
 
 const fn laid(what: &'static str) -> Laid {
-    Laid { library: NAME, what }
+    Laid::new(NAME, what)
 }
 
 fn lock(what: &'static str) -> Guess {
@@ -125,18 +129,20 @@ fn distributed_lock(seen: &ScannedKey) -> Option<Guess> {
     if seen.shape()? != Shape::MachineAndProcess {
         return None;
     }
-    const WHAT: &str = "DistributedLock.Redis (.NET)";
+    let laid = Laid {
+        holder: Some("^(.+_[0-9]+)_[0-9a-fA-F]{32}$"),
+        ..laid("DistributedLock.Redis (.NET)")
+    };
     Some(if seen.key.ends_with(b".writer") {
-        Guess::Doubtful(laid(WHAT), "a reader/writer lock: of it only the writer would be seen")
+        Guess::Doubtful(laid, "a reader/writer lock: of it only the writer would be seen")
     } else {
-        lock(WHAT)
+        Guess::Lock(laid)
     })
 }
 
-fn redbeat(seen: &ScannedKey) -> Option<Guess> {
-    let named = seen.key.ends_with(b"redbeat::lock") || seen.key.ends_with(b"redbeat:lock");
-    (seen.shape()?.is_token() && named)
-        .then(|| lock("Celery redbeat: the scheduler that is active"))
+fn leader(seen: &ScannedKey) -> Option<Guess> {
+    let (what, holder) = leaders::known(seen)?;
+    Some(Guess::Lock(Laid { holder, ..laid(what) }))
 }
 
 fn laravel_schedule(seen: &ScannedKey) -> Option<Guess> {
@@ -178,33 +184,64 @@ fn python_redis_lock(seen: &ScannedKey) -> Option<Guess> {
 
 /// The name contains a word for "lock".
 fn named(seen: &ScannedKey) -> Option<Guess> {
+    const HOST: &str = "A string that names a host and a process";
+    const DEADLINE: &str = "a string that is a time, and no TTL: perhaps until then the lock is \
+        held, which lockwatch does not read";
     let shape = seen.shape()?;
     if !names_a_lock(&seen.key) {
         return None;
     }
+    let laid = match shape {
+        Shape::HostAndProcess => Laid { holder: Some(leaders::HOST_AND_PROCESS), ..laid(HOST) },
+        _ if shape.is_token() => laid(TOKEN),
+        _ => laid("A string"),
+    };
+    let is_surely_named = seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key);
+    let is_time = || matches!(&seen.content, Content::Text { start, .. } if is_time(start));
+    if seen.ttl_ms.is_none() && is_time() {
+        return Some(Guess::Unreadable(DEADLINE));
+    }
+    if shape.is_token() {
+        const INSIDE: &str = "no TTL, and `lock` is not what its name ends in";
+        return Some(match is_surely_named {
+            true => Guess::Lock(laid),
+            false => Guess::Doubtful(laid, INSIDE),
+        });
+    }
+    let why = why_doubtful(seen, shape)?;
+    is_surely_named.then_some(Guess::Doubtful(laid, why))
+}
+
+/// What speaks against a lock whose value is no token.
+fn why_doubtful(seen: &ScannedKey, shape: Shape) -> Option<&'static str> {
     match shape {
-        _ if shape.is_token() && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
-            Some(lock(TOKEN))
-        }
-        _ if shape.is_token() => {
-            Some(Guess::Doubtful(laid(TOKEN), "no TTL, and `lock` is not what its name ends in"))
-        }
-        _ if (is_constant(seen) || shape != Shape::Word && is_short(seen))
-            && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) =>
-        {
-            Some(Guess::Doubtful(
-                laid("A string"),
-                "its value does not tell one holder from another, so that no take-over could be \
-                 seen",
-            ))
-        }
-        Shape::Word if seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key) => Some(Guess::Doubtful(
-            laid("A string"),
+        _ if is_constant(seen) || shape == Shape::Other && is_short(seen) => Some(
+            "its value does not tell one holder from another, so that no take-over could be seen",
+        ),
+        Shape::Word => Some(
             "its value is a word and no random token: a lock only if each holder writes its own \
              name",
-        )),
+        ),
+        Shape::Record => Some(
+            "its value is a record, such as JSON: a lock only if each holder writes another one; \
+             with `holder: {json: …}` only the part counts that names the holder",
+        ),
+        Shape::Text => Some(
+            "its value is a text without a random part: a lock only if each holder writes its own",
+        ),
         _ => None,
     }
+}
+
+/// A lock of Laravel's cache that was taken for 0 seconds.
+fn laravel_cache(seen: &ScannedKey) -> Option<Guess> {
+    let is_it = seen.ttl_ms.is_none()
+        && seen.shape()? == Shape::Letters16
+        && contains(&seen.key, b"_cache:");
+    is_it.then_some(Guess::Doubtful(
+        laid("Laravel's lock, by its value"),
+        "no TTL, and nothing in its name says that it is a lock",
+    ))
 }
 
 /// The value has the form that redis-py's `Lock`, and few other libraries, write.
@@ -219,8 +256,15 @@ fn redis_py(seen: &ScannedKey) -> Option<Guess> {
 
 fn possible(seen: &ScannedKey) -> Option<Guess> {
     let shape = seen.shape()?;
-    (shape.is_token() && seen.ttl_ms.is_some())
-        .then_some(Guess::PossibleToken { number: shape == Shape::Number })
+    let stays = seen.ttl_ms.is_none();
+    let number = shape == Shape::Number;
+    // Addresses, and sentences with numbers in them, are kept in many places.
+    let is_sentence = matches!(&seen.content, Content::Text { start, .. } if start.contains(&b' '));
+    let is_token = shape.is_token()
+        && shape != Shape::HostAndProcess
+        && !(shape == Shape::Random && is_sentence);
+    let is_rarely_one = stays && (number || shape == Shape::Random);
+    (is_token && !is_rarely_one).then_some(Guess::PossibleToken { number, stays })
 }
 
 fn is_short(seen: &ScannedKey) -> bool {
@@ -230,7 +274,7 @@ fn is_short(seen: &ScannedKey) -> bool {
 fn is_constant(seen: &ScannedKey) -> bool {
     match &seen.content {
         Content::Text { length, start } => {
-            start.len() as u64 == *length && identifies_nobody(start, &seen.key)
+            start.len() as u64 == *length && identifies_nobody(&unserialized(start), &seen.key)
         }
         _ => false,
     }
