@@ -1,4 +1,4 @@
-"""What only other kinds of tasks show than locks: turns and queues."""
+"""What only other kinds of tasks show than locks: turns, queues and periodic tasks."""
 
 from grafana_foundation_sdk.models import common as kinds, units
 
@@ -107,3 +107,26 @@ def queue():
         ),
     ]
     return [panel.no_value("only of a queue") for panel in panels]
+
+
+def runs():
+    began = gauge("lockwatch_task_last_run_timestamp_seconds")
+    due = gauge("task:lockwatch_task_run_due:last")
+    panels = [
+        graph(
+            "Until the next run is late",
+            "Until `every` and `late_after` have passed since a run began, by any agent, by"
+            " Prometheus' clock; below 0 it is late.",
+            query(f"{due} - time()", "until it is late"),
+            query(f"time() - {began}", "since the last run began"),
+            unit=units.Seconds,
+            low=None,
+        ),
+        graph(
+            "Duration of runs",
+            "How long the work of the last run took.",
+            query(gauge("lockwatch_task_last_run_duration_seconds"), "last run"),
+            unit=units.Seconds,
+        ),
+    ]
+    return [panel.no_value("only of a task with `runs`") for panel in panels]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lock::{Lock, Runs, Witness};
+use super::periodic::Periodic;
 use super::queue::Queue;
 use super::store::Store;
 #[cfg(test)]
@@ -107,6 +108,9 @@ pub struct Task {
     /// Only of a queue of delayed tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
+    /// Only of a periodic task, whose lock exists only while a run lasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Periodic>,
     /// The server that the newest trustworthy reading came from; escaped.
     pub node: Option<Text>,
     /// `null` when no progress is configured.
@@ -184,7 +188,8 @@ pub struct Label {
     pub value: Text,
 }
 
-/// The inputs of the verdict. `lock`, `down_goes_on`, `stale` and `over_wind_down` only of a lock;
+/// The inputs of the verdict. `lock` only of a lock, `down_goes_on`, `stale` and `over_wind_down` only
+/// if it is not periodic;
 /// `turn` only of turns; `queue` only of a queue; `gap_over_grace` of locks and turns; `late` of
 /// turns and queues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -221,6 +226,16 @@ pub struct Judged {
     /// The turn, or a due member that nobody executes, is over `max_late`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<bool>,
+    /// What is known of the runs of a periodic task; only there, as the next two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "words::RunFact"))]
+    pub run: Option<Text>,
+    /// No run began within `every` and `late_after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overdue: Option<bool>,
+    /// The run has lasted for longer than `max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overran: Option<bool>,
     /// There is evidence of more than one holder.
     pub split: bool,
     /// No trustworthy reading of what matters for longer than `blind_after`.
@@ -344,6 +359,15 @@ pub struct Thresholds {
     pub fresh_for_seconds: Option<Seconds>,
     /// How long a hold may last.
     pub max_hold_seconds: Option<Seconds>,
+    /// From one run to the next; this and the next two only of a periodic task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_seconds: Option<Seconds>,
+    /// How much later a run may begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_after_seconds: Option<Seconds>,
+    /// How long a run may last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<Seconds>,
 }
 
 impl Thresholds {
@@ -357,6 +381,9 @@ impl Thresholds {
             ("stale_after", self.stale_after_seconds),
             ("fresh_for", self.fresh_for_seconds),
             ("max_hold", self.max_hold_seconds),
+            ("every", self.every_seconds),
+            ("late_after", self.late_after_seconds),
+            ("max", self.max_seconds),
         ];
         named.into_iter()
     }

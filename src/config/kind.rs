@@ -2,7 +2,7 @@
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{
-    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit, ValuePath,
+    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, RunsSpec, TurnSpec, Unit, ValuePath,
 };
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::value::Finder;
@@ -10,12 +10,12 @@ use lockwatch_watch::redis::value::Finder;
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
-use super::schema::{BlockSpec, HOLDER, LOCK, MEMBER_ID, QUEUE, TURN};
+use super::schema::{BlockSpec, HOLDER, LOCK, MEMBER_ID, QUEUE, RUNS, TURN};
 use super::threshold;
 use super::values::{bytes, duration_ms, key, text};
 
 /// The fields that only a task with a lock has.
-const OF_LOCKS: [&str; 5] = ["settle", "wind_down", "progress", "max_hold", "guard"];
+const OF_LOCKS: [&str; 6] = ["settle", "wind_down", "progress", "max_hold", "guard", "runs"];
 
 /// The library of a queue's locks for which none is configured.
 const QUEUE_LIBRARY: &str = "string";
@@ -46,7 +46,11 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
             let queue = read_queue(task, roles);
             fits.and(queue).map(KindSpec::Queue)
         }
-        _ => read_lock(task, roles).map(KindSpec::Lock),
+        _ => {
+            let lock = read_lock(task, roles);
+            let runs = read_runs(task);
+            Ok(KindSpec::Lock(LockSpec { runs: runs?, ..lock? }))
+        }
     }
 }
 
@@ -81,6 +85,34 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
     let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
     Ok(LockSpec { holder, claimants, lease_ms, renew_every_ms, ..spec })
+}
+
+/// How often a periodic task runs. Between two runs its lock is free, and nothing is wrong.
+fn read_runs(task: &Block<'_>) -> Result<Option<RunsSpec>, Reported> {
+    let Some(runs) = task.child("runs", &RUNS)? else { return Ok(None) };
+    let refused = ["wanted", "grace"].into_iter().filter(|field| task.value(field).is_some());
+    let refused = refused.map(|field| {
+        let message = "does not apply to a task with `runs`, whose lock is free between two runs: \
+                       `every` and `late_after` say when a run is missing; remove it, also from \
+                       the anchor if it came by `<<`";
+        task.report(field, message)
+    });
+    let refused = refused.last();
+    let every_ms = runs.required(
+        "every",
+        "write `every: 1h`, from one run's beginning to the \
+                                 next one's",
+        duration_ms(Limit::Every.min_ms()),
+    );
+    let late_after_ms = threshold::optional(Limit::LateAfter, &runs);
+    let max_ms = threshold::optional(Limit::Max, &runs);
+    let default = RunsSpec::new(every_ms?);
+    let spec = RunsSpec {
+        late_after_ms: late_after_ms?.unwrap_or(default.late_after_ms),
+        max_ms: max_ms?,
+        ..default
+    };
+    refused.map_or(Ok(Some(spec)), Err)
 }
 
 /// A value path, if there is one.

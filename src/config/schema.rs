@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 20] = [
+pub const BLOCKS: [&BlockSpec; 21] = [
     &TOP,
     &LINKS,
     &REDIS,
@@ -25,6 +25,7 @@ pub const BLOCKS: [&BlockSpec; 20] = [
     &CLUSTER,
     &TASK,
     &LOCK,
+    &RUNS,
     &HOLDER,
     &TURN,
     &QUEUE,
@@ -151,6 +152,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "lock",
         "turn",
         "queue",
+        "runs",
         "wanted",
         "grace",
         "settle",
@@ -202,6 +204,8 @@ const NO_PATH: [(&str, &str); 2] = [
 pub(super) const HOLDER: BlockSpec =
     BlockSpec { path: "tasks[].lock.holder", fields: &["json", "regex"], otherwise: &NO_PATH };
 
+pub(super) const RUNS: BlockSpec =
+    BlockSpec { path: "tasks[].runs", fields: &["every", "late_after", "max"], otherwise: &[] };
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",
     fields: &["hash", "unit", "tasks", "max_late", "handover", "min_turn"],

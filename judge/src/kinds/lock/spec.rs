@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+use crate::kinds::runs::spec::RunsSpec;
 use crate::spec::{Claimants, LibraryName, ValuePath};
 
 /// The lock of a task.
@@ -27,6 +28,8 @@ pub struct LockSpec {
     pub renewals_per_lease: Option<u32>,
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
+    /// It exists only while a run lasts, and how often there is one; `None`: no periodic task.
+    pub runs: Option<RunsSpec>,
 }
 
 impl LockSpec {
@@ -40,6 +43,7 @@ impl LockSpec {
             renew_every_ms: None,
             renewals_per_lease: None,
             claimants: Claimants::Secret,
+            runs: None,
         }
     }
 }
