@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::task::Party;
 #[cfg(test)]
 use super::tests::words;
-use super::values::{At, Seconds, Text};
+use super::values::{At, Party, Seconds, Text};
 
 /// A task whose lock exists only while a run lasts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use super::store::Store;
 #[cfg(test)]
 use super::tests::words::{self, Counted};
 use super::turn::Turn;
-use super::values::{At, Count, Histogram, Problem, Seconds, Text, Unknown};
+use super::values::{At, Count, Histogram, Party, Problem, Seconds, Text, Unknown};
 
 /// Tasks of one snapshot, and all stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -292,21 +292,6 @@ pub struct Split {
     pub lasted_seconds: Seconds,
     /// The instances concerned.
     pub parties: Vec<Party>,
-}
-
-/// An instance that takes part in a split.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct Party {
-    /// As in `Holder`.
-    pub holder: Text,
-    /// Whether `holder` is a digest.
-    pub digest: bool,
-    /// The server that shows it, where that is not the deciding one; escaped.
-    pub node: Option<Text>,
-    /// Its host, where that is known; escaped.
-    pub host: Option<Text>,
 }
 
 /// A state that lasted and has ended.

@@ -17,8 +17,8 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, ValuePath,
-    WantedSource,
+    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, RunsSpec, StoreIndex, TurnSpec,
+    ValuePath, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -226,7 +226,9 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, messages, scheduler] = rest else { panic!("three more") };
+    let [exporter, messages, scheduler, hourly] = rest else { panic!("four more") };
+    let runs = RunsSpec { every_ms: 3_600_000, late_after_ms: 600_000, max_ms: Some(1_800_000) };
+    assert_eq!(hourly.runs(), Some(&runs));
     let exporter = exporter.lock().unwrap();
     assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
     assert_eq!(exporter.claimants, Claimants::Named);
@@ -461,7 +463,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s              1m\n"),

@@ -312,7 +312,9 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
     view.lock_mut().unwrap().runs = Some(Arc::new(runs));
     let spec =
         RunsSpec { late_after_ms: 600_000, max_ms: Some(20_000), ..RunsSpec::new(3_600_000) };
-    Arc::make_mut(&mut view.spec).lock_mut().unwrap().runs = Some(spec);
+    let own = Arc::make_mut(&mut view.spec);
+    (own.wanted, view.wanted) = (None, Wanted::Unset);
+    own.lock_mut().unwrap().runs = Some(spec);
     (view.verdict, view.rule) = judge(Facts::Runs(facts), None);
     view.judged = Some(Judged { facts: Facts::Runs(facts), previous: None });
     (view, pieces)
