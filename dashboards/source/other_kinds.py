@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.models import common as kinds, units
 
 from house import graph, now, query, stat_panel
-from queries import ONE_TASK, worst, worst_increase
+from queries import ONE_TASK, ONE_TASK_RECORDED, worst, worst_increase
 
 
 def gauge(metric: str) -> str:
@@ -111,7 +111,7 @@ def queue():
 
 def runs():
     began = gauge("lockwatch_task_last_run_timestamp_seconds")
-    due = gauge("task:lockwatch_task_run_due:last")
+    due = worst("task:lockwatch_task_run_due:last", ONE_TASK_RECORDED)
     panels = [
         graph(
             "Until the next run is late",

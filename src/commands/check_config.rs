@@ -390,7 +390,11 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 
 /// The footnote marks of [`row`] and their meaning.
 const FOOTNOTES: [(&str, &str); 7] = [
-    (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
+    (
+        NOT_WANTED,
+        "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down; one with \
+         `runs` is overdue `every` + `late_after` after a run began.",
+    ),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
     (

@@ -36,6 +36,7 @@ mod odd_values;
 mod outputs;
 mod pages;
 mod passwords;
+mod periodic;
 mod queue;
 mod redisson;
 mod replay;
