@@ -8,6 +8,7 @@
 mod event;
 mod explanation;
 mod lock;
+mod periodic;
 mod queue;
 mod store;
 mod task;
@@ -22,12 +23,13 @@ pub use explanation::{
     TraceShown,
 };
 pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, Witness};
+pub use periodic::{Periodic, Run};
 pub use queue::{Execution, Member, Orphan, Queue, QueueTotals};
 pub use store::{Node, Sentinel, Store, WakeUps};
 pub use task::{
-    Durations, Judged, Label, OneTask, Party, Past, Progress, Split, Switch, Task, TaskList,
-    Thresholds, Totals,
+    Durations, Judged, Label, OneTask, Past, Progress, Split, Switch, Task, TaskList, Thresholds,
+    Totals,
 };
 pub use turn::{Taken, Turn};
 pub(crate) use values::sentences;
-pub use values::{At, Count, Error, Histogram, Problem, Seconds, Text, Unknown};
+pub use values::{At, Count, Error, Histogram, Party, Problem, Seconds, Text, Unknown};

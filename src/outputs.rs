@@ -14,6 +14,7 @@ pub(crate) mod live;
 pub mod metrics;
 pub mod negotiate;
 pub(crate) mod page;
+mod periodic;
 mod process;
 mod progress;
 mod queue;

@@ -1,9 +1,9 @@
-"""What only other kinds of tasks show than locks: turns and queues."""
+"""What only other kinds of tasks show than locks: turns, queues and periodic tasks."""
 
 from grafana_foundation_sdk.models import common as kinds, units
 
 from house import graph, now, query, stat_panel
-from queries import ONE_TASK, worst, worst_increase
+from queries import ONE_TASK, ONE_TASK_RECORDED, worst, worst_increase
 
 
 def gauge(metric: str) -> str:
@@ -107,3 +107,26 @@ def queue():
         ),
     ]
     return [panel.no_value("only of a queue") for panel in panels]
+
+
+def runs():
+    began = gauge("lockwatch_task_last_run_timestamp_seconds")
+    due = worst("task:lockwatch_task_run_due:last", ONE_TASK_RECORDED)
+    panels = [
+        graph(
+            "Until the next run is late",
+            "Until `every` and `late_after` have passed since a run began, by any agent, by"
+            " Prometheus' clock; below 0 it is late.",
+            query(f"{due} - time()", "until it is late"),
+            query(f"time() - {began}", "since the last run began"),
+            unit=units.Seconds,
+            low=None,
+        ),
+        graph(
+            "Duration of runs",
+            "How long the work of the last run took.",
+            query(gauge("lockwatch_task_last_run_duration_seconds"), "last run"),
+            unit=units.Seconds,
+        ),
+    ]
+    return [panel.no_value("only of a task with `runs`") for panel in panels]

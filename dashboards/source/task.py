@@ -4,7 +4,7 @@ from grafana_foundation_sdk.models import common as kinds, units
 
 import house
 from house import graph, heat, note, now, query, stat_panel, timeline
-from other_kinds import queue, turns
+from other_kinds import queue, runs, turns
 from queries import (
     AGENTS,
     OF_SITE,
@@ -60,6 +60,7 @@ def build(uid: str) -> str:
     folded = [
         ("Turns, of tasks that take turns", turns()),
         ("Queue, of delayed tasks", queue()),
+        ("Runs, of periodic tasks", runs()),
         ("More, of tasks with `metrics: full`", full()),
     ]
     description = (

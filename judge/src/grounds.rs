@@ -17,6 +17,8 @@ named! {
         Split = "split",
         /// Held, but the work does not move.
         Stalled = "stalled",
+        /// No run of a periodic task began in time.
+        Overdue = "overdue",
         /// Its script ends with an error again and again.
         Failing = "failing",
         /// The task cannot be read though its store answers.
@@ -37,6 +39,8 @@ named! {
         Persistent = "persistent",
         /// Held longer than `max_hold`.
         HeldTooLong = "held_too_long",
+        /// A run lasts longer than `max`.
+        Overran = "overran",
         /// Nobody waits to take over.
         NoCandidate = "no_candidate",
         /// Held, and the configured progress is not there.

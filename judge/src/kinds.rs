@@ -4,4 +4,5 @@
 pub(crate) mod kind;
 pub(crate) mod lock;
 pub(crate) mod queue;
+pub(crate) mod runs;
 pub(crate) mod turn;

@@ -29,6 +29,12 @@ named! {
         RenewEvery = "renew_every",
         /// How late a turn, or a due member of a queue, may be.
         MaxLate = "max_late",
+        /// From the beginning of one run to that of the next.
+        Every = "every",
+        /// How much later than that the next run may begin.
+        LateAfter = "late_after",
+        /// How long a run may last.
+        Max = "max",
     }
 }
 
@@ -58,6 +64,9 @@ impl Limit {
                 KindSpec::Turn(turn) => Some(turn.max_late_ms),
                 KindSpec::Queue(queue) => Some(queue.max_late_ms),
             },
+            Limit::Every => Some(spec.runs()?.every_ms),
+            Limit::LateAfter => Some(spec.runs()?.late_after_ms),
+            Limit::Max => spec.runs()?.max_ms,
         }
     }
 
@@ -88,6 +97,15 @@ impl Limit {
                 KindSpec::Queue(queue) => queue.max_late_ms = ms,
                 KindSpec::Lock(_) => return false,
             },
+            Limit::Every | Limit::LateAfter | Limit::Max => {
+                let runs = spec.lock_mut().and_then(|lock| lock.runs.as_mut());
+                let Some(runs) = runs else { return false };
+                match self {
+                    Limit::Every => runs.every_ms = ms,
+                    Limit::LateAfter => runs.late_after_ms = ms,
+                    _ => runs.max_ms = Some(ms),
+                }
+            }
         }
         true
     }
@@ -119,12 +137,15 @@ impl Limit {
     pub fn measure(self) -> &'static str {
         match self {
             Limit::Grace => "gap",
-            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery => "held",
+            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery | Limit::Max => {
+                "held"
+            }
             Limit::WindDown => "unwanted",
             Limit::BlindAfter => "blind",
             Limit::StaleAfter => "stalled",
             Limit::FreshFor => "unchanged",
-            Limit::MaxLate => "overdue",
+            Limit::MaxLate | Limit::LateAfter => "overdue",
+            Limit::Every => "awaited",
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::terms::{Claimants, Key, LibraryName, Score, Unit, ValuePath};
 pub use crate::kinds::lock::spec::LockSpec;
 pub use crate::kinds::queue::spec::{KeyPattern, QueueSpec};
+pub use crate::kinds::runs::spec::RunsSpec;
 pub use crate::kinds::turn::spec::{Name, TurnSpec};
 pub use crate::reading::Codec;
 use crate::reading::{Extras, GuardReading, LockReading, QueueReading, TurnReading, Unknown};
@@ -279,6 +280,11 @@ impl TaskSpec {
             KindSpec::Lock(lock) => Some(lock),
             KindSpec::Turn(_) | KindSpec::Queue(_) => None,
         }
+    }
+
+    /// How often it runs, if its lock exists only while a run lasts.
+    pub fn runs(&self) -> Option<&RunsSpec> {
+        self.lock()?.runs.as_ref()
     }
 
     /// The turns, if it is of that kind.

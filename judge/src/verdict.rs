@@ -5,13 +5,15 @@ mod fact;
 mod rule;
 mod wanted;
 
-pub use self::fact::{GuardFact, LockFact, QueueFact, TurnFact};
+pub use self::fact::{GuardFact, LockFact, QueueFact, RunFact, TurnFact};
 pub use self::rule::{Rule, Term, Verdict};
 pub use self::wanted::Wanted;
 use crate::kinds::lock::rules as lock;
 pub use crate::kinds::lock::rules::LockFacts;
 use crate::kinds::queue::rules as queue;
 pub use crate::kinds::queue::rules::QueueFacts;
+use crate::kinds::runs::rules as runs;
+pub use crate::kinds::runs::rules::RunsFacts;
 use crate::kinds::turn::rules as turn;
 pub use crate::kinds::turn::rules::TurnFacts;
 use crate::limit::Limit;
@@ -21,6 +23,8 @@ use crate::limit::Limit;
 pub enum Facts {
     /// Of a task that a lock guards.
     Lock(LockFacts),
+    /// Of a periodic task.
+    Runs(RunsFacts),
     /// Of tasks that take turns.
     Turn(TurnFacts),
     /// Of a queue of delayed tasks.
@@ -32,6 +36,7 @@ impl Facts {
     pub fn wanted(self) -> Wanted {
         match self {
             Facts::Lock(facts) => facts.wanted,
+            Facts::Runs(_) => Wanted::Unset,
             Facts::Turn(facts) => facts.wanted,
             Facts::Queue(facts) => facts.wanted,
         }
@@ -41,6 +46,7 @@ impl Facts {
     pub fn split(self) -> bool {
         match self {
             Facts::Lock(facts) => facts.split,
+            Facts::Runs(facts) => facts.split,
             Facts::Turn(facts) => facts.split,
             Facts::Queue(facts) => facts.split,
         }
@@ -50,6 +56,7 @@ impl Facts {
     pub fn blind(self) -> bool {
         match self {
             Facts::Lock(facts) => facts.blind,
+            Facts::Runs(facts) => facts.blind,
             Facts::Turn(facts) => facts.blind,
             Facts::Queue(facts) => facts.blind,
         }
@@ -65,6 +72,7 @@ impl Facts {
     pub fn guard(self) -> GuardFact {
         match self {
             Facts::Lock(facts) => GuardFact::Lock(facts.lock),
+            Facts::Runs(facts) => GuardFact::Lock(facts.lock),
             Facts::Turn(facts) => GuardFact::Turn(facts.turn),
             Facts::Queue(facts) => GuardFact::Queue(facts.queue),
         }
@@ -75,6 +83,7 @@ impl Facts {
     pub fn unjudgeable(self) -> bool {
         match self {
             Facts::Lock(facts) => facts.unjudgeable(),
+            Facts::Runs(facts) => facts.unjudgeable(),
             Facts::Turn(facts) => facts.unjudgeable(),
             Facts::Queue(facts) => facts.unjudgeable(),
         }
@@ -84,6 +93,7 @@ impl Facts {
     fn is_over(self, limit: Limit) -> bool {
         match self {
             Facts::Lock(facts) => facts.is_over(limit),
+            Facts::Runs(facts) => facts.is_over(limit),
             Facts::Turn(facts) => facts.is_over(limit),
             Facts::Queue(facts) => facts.is_over(limit),
         }
@@ -93,6 +103,7 @@ impl Facts {
     fn rules(self) -> &'static [Rule] {
         match self {
             Facts::Lock(_) => &lock::RULES,
+            Facts::Runs(_) => &runs::RULES,
             Facts::Turn(_) => &turn::RULES,
             Facts::Queue(_) => &queue::RULES,
         }
@@ -105,6 +116,7 @@ impl Facts {
             Term::Unjudgeable => self.unjudgeable(),
             Term::JudgedBefore => previous.is_some(),
             Term::Is(states) => states.contains(&self.guard()),
+            Term::Run(run) => matches!(self, Facts::Runs(facts) if facts.run == run),
             Term::Wanted(wishes) => wishes.contains(&self.wanted()),
             Term::Over(limit) => self.is_over(limit),
             Term::Within(limit) => !self.is_over(limit),
@@ -121,7 +133,7 @@ impl Facts {
 
 /// Every rule of each kind; those that kinds share come more than once.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    lock::RULES.iter().chain(&turn::RULES).chain(&queue::RULES)
+    lock::RULES.iter().chain(&runs::RULES).chain(&turn::RULES).chain(&queue::RULES)
 }
 
 /// A rule that was considered, and its result.

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::lock::{Lock, Runs, Witness};
+use super::periodic::Periodic;
 use super::queue::Queue;
 use super::store::Store;
 #[cfg(test)]
 use super::tests::words::{self, Counted};
 use super::turn::Turn;
-use super::values::{At, Count, Histogram, Problem, Seconds, Text, Unknown};
+use super::values::{At, Count, Histogram, Party, Problem, Seconds, Text, Unknown};
 
 /// Tasks of one snapshot, and all stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,6 +108,9 @@ pub struct Task {
     /// Only of a queue of delayed tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
+    /// Only of a periodic task, whose lock exists only while a run lasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Periodic>,
     /// The server that the newest trustworthy reading came from; escaped.
     pub node: Option<Text>,
     /// `null` when no progress is configured.
@@ -184,7 +188,8 @@ pub struct Label {
     pub value: Text,
 }
 
-/// The inputs of the verdict. `lock`, `down_goes_on`, `stale` and `over_wind_down` only of a lock;
+/// The inputs of the verdict. `lock` only of a lock, `down_goes_on`, `stale` and `over_wind_down` only
+/// if it is not periodic;
 /// `turn` only of turns; `queue` only of a queue; `gap_over_grace` of locks and turns; `late` of
 /// turns and queues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -221,6 +226,16 @@ pub struct Judged {
     /// The turn, or a due member that nobody executes, is over `max_late`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<bool>,
+    /// What is known of the runs of a periodic task; only there, as the next two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "words::RunFact"))]
+    pub run: Option<Text>,
+    /// No run began within `every` and `late_after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overdue: Option<bool>,
+    /// The run has lasted for longer than `max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overran: Option<bool>,
     /// There is evidence of more than one holder.
     pub split: bool,
     /// No trustworthy reading of what matters for longer than `blind_after`.
@@ -279,21 +294,6 @@ pub struct Split {
     pub parties: Vec<Party>,
 }
 
-/// An instance that takes part in a split.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct Party {
-    /// As in `Holder`.
-    pub holder: Text,
-    /// Whether `holder` is a digest.
-    pub digest: bool,
-    /// The server that shows it, where that is not the deciding one; escaped.
-    pub node: Option<Text>,
-    /// Its host, where that is known; escaped.
-    pub host: Option<Text>,
-}
-
 /// A state that lasted and has ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -344,6 +344,15 @@ pub struct Thresholds {
     pub fresh_for_seconds: Option<Seconds>,
     /// How long a hold may last.
     pub max_hold_seconds: Option<Seconds>,
+    /// From one run to the next; this and the next two only of a periodic task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_seconds: Option<Seconds>,
+    /// How much later a run may begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_after_seconds: Option<Seconds>,
+    /// How long a run may last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<Seconds>,
 }
 
 impl Thresholds {
@@ -357,6 +366,9 @@ impl Thresholds {
             ("stale_after", self.stale_after_seconds),
             ("fresh_for", self.fresh_for_seconds),
             ("max_hold", self.max_hold_seconds),
+            ("every", self.every_seconds),
+            ("late_after", self.late_after_seconds),
+            ("max", self.max_seconds),
         ];
         named.into_iter()
     }

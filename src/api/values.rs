@@ -182,6 +182,21 @@ pub struct Count {
     pub count: u64,
 }
 
+/// An instance that takes part in a split, or ran a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Party {
+    /// As in `Holder`.
+    pub holder: Text,
+    /// Whether `holder` is a digest.
+    pub digest: bool,
+    /// The server that shows it, where that is not the deciding one; escaped.
+    pub node: Option<Text>,
+    /// Its host, where that is known; escaped.
+    pub host: Option<Text>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -329,7 +329,28 @@ pub fn warnings(config: &Config) -> Vec<String> {
         )
     });
     let names = config.tasks.iter().flat_map(|task| literal_names(task));
-    logins.chain(names).chain(unclaimed).collect()
+    let brief = config.tasks.iter().filter_map(|task| brief_runs(config, task));
+    logins.chain(names).chain(unclaimed).chain(brief).collect()
+}
+
+/// Runs that are so short that they may begin and end between two readings, and nothing else shows
+/// them.
+fn brief_runs(config: &Config, task: &TaskSpec) -> Option<String> {
+    let max_ms = task.runs()?.max_ms?;
+    let redis = config.redises.get(usize::from(task.store.0))?;
+    let interval_ms = ms(redis.interval);
+    let is_seen = redis.wake_ups || task.progress.is_some();
+    (!is_seen && max_ms < 2 * interval_ms).then(|| {
+        format!(
+            "tasks.{}: its runs last for at most {}, less than two `interval`s of redis {} ({}), so \
+             some are not seen and it looks overdue; leave `wake_ups` on, use a shorter `interval`, \
+             or name a `progress` that each run changes",
+            task.name,
+            duration_text(max_ms),
+            redis.name,
+            duration_text(interval_ms)
+        )
+    })
 }
 
 /// What is wrong with the files of a store's TLS.
@@ -369,7 +390,11 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 
 /// The footnote marks of [`row`] and their meaning.
 const FOOTNOTES: [(&str, &str); 7] = [
-    (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
+    (
+        NOT_WANTED,
+        "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down; one with \
+         `runs` is overdue `every` + `late_after` after a run began.",
+    ),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
     (

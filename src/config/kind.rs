@@ -2,7 +2,8 @@
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{
-    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, Score, TurnSpec, Unit, ValuePath,
+    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, RunsSpec, Score, TurnSpec, Unit,
+    ValuePath,
 };
 use lockwatch_watch::redis::libraries::{self, Library};
 use lockwatch_watch::redis::value::Finder;
@@ -11,12 +12,12 @@ use serde_yaml::Value;
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
-use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, TURN};
+use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, RUNS, TURN};
 use super::threshold;
 use super::values::{bytes, count, duration_ms, key, text};
 
 /// The fields that only a task with a lock has.
-const OF_LOCKS: [&str; 5] = ["settle", "wind_down", "progress", "max_hold", "guard"];
+const OF_LOCKS: [&str; 6] = ["settle", "wind_down", "progress", "max_hold", "guard", "runs"];
 
 /// Maximum number of holders of a semaphore.
 const LIMIT_MAX: usize = 1_000_000;
@@ -50,7 +51,11 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
             let queue = read_queue(task, roles);
             fits.and(queue).map(KindSpec::Queue)
         }
-        _ => read_lock(task, roles).map(KindSpec::Lock),
+        _ => {
+            let lock = read_lock(task, roles);
+            let runs = read_runs(task);
+            Ok(KindSpec::Lock(LockSpec { runs: runs?, ..lock? }))
+        }
     }
 }
 
@@ -138,6 +143,34 @@ fn read_scores(
             Ok((Some(score), limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX))))
         }
     }
+}
+
+/// How often a periodic task runs. Between two runs its lock is free, and nothing is wrong.
+fn read_runs(task: &Block<'_>) -> Result<Option<RunsSpec>, Reported> {
+    let Some(runs) = task.child("runs", &RUNS)? else { return Ok(None) };
+    let refused = ["wanted", "grace"].into_iter().filter(|field| task.value(field).is_some());
+    let refused = refused.map(|field| {
+        let message = "does not apply to a task with `runs`, whose lock is free between two runs: \
+                       `every` and `late_after` say when a run is missing; remove it, also from \
+                       the anchor if it came by `<<`";
+        task.report(field, message)
+    });
+    let refused = refused.last();
+    let every_ms = runs.required(
+        "every",
+        "write `every: 1h`, from one run's beginning to the \
+                                 next one's",
+        duration_ms(Limit::Every.min_ms()),
+    );
+    let late_after_ms = threshold::optional(Limit::LateAfter, &runs);
+    let max_ms = threshold::optional(Limit::Max, &runs);
+    let default = RunsSpec::new(every_ms?);
+    let spec = RunsSpec {
+        late_after_ms: late_after_ms?.unwrap_or(default.late_after_ms),
+        max_ms: max_ms?,
+        ..default
+    };
+    refused.map_or(Ok(Some(spec)), Err)
 }
 
 /// A value path, if there is one.

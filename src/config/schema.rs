@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 21] = [
+pub const BLOCKS: [&BlockSpec; 22] = [
     &TOP,
     &LINKS,
     &REDIS,
@@ -25,6 +25,7 @@ pub const BLOCKS: [&BlockSpec; 21] = [
     &CLUSTER,
     &TASK,
     &LOCK,
+    &RUNS,
     &HOLDER,
     &HOST,
     &TURN,
@@ -152,6 +153,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "lock",
         "turn",
         "queue",
+        "runs",
         "wanted",
         "grace",
         "settle",
@@ -216,6 +218,8 @@ pub(super) const HOLDER: BlockSpec =
 pub(super) const HOST: BlockSpec =
     BlockSpec { path: "tasks[].lock.host", fields: &["json", "regex"], otherwise: &NO_PATH };
 
+pub(super) const RUNS: BlockSpec =
+    BlockSpec { path: "tasks[].runs", fields: &["every", "late_after", "max"], otherwise: &[] };
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",
     fields: &["hash", "unit", "tasks", "max_late", "handover", "min_turn"],

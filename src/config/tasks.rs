@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lockwatch_judge::limit::{Limit, OF_TASK};
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, Key, KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex,
+    TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::store::Servers;
@@ -94,6 +94,11 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
             for (field, message) in threshold::kind_mistakes(kind, sampling) {
                 mistake(block.place(kind.name()).field(field), Some(message));
+            }
+            if let KindSpec::Lock(LockSpec { runs: Some(runs), .. }) = kind {
+                for (field, message) in threshold::runs_mistakes(runs, sampling) {
+                    mistake(block.place("runs").field(field), Some(message));
+                }
             }
         }
         if let Ok(Some(progress)) = &progress {

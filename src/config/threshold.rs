@@ -2,7 +2,7 @@
 //! and by replay, which tries other values.
 
 use lockwatch_judge::limit::Limit;
-use lockwatch_judge::spec::{KindSpec, StoreSpec, TaskSpec};
+use lockwatch_judge::spec::{KindSpec, RunsSpec, StoreSpec, TaskSpec};
 use serde_yaml::Value;
 
 use super::block::Block;
@@ -51,6 +51,10 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         let (field, message) = kind_mistakes(&task.kind, sampling).into_iter().next()?;
         Some(format!("`{field}` {message}"))
     };
+    let of_runs = || {
+        let (field, message) = runs_mistakes(task.runs()?, sampling).into_iter().next()?;
+        Some(format!("`{field}` {message}"))
+    };
     let settles = task.lock().is_some();
     settles
         .then(|| settle_mistake(task.settle_ms, task.blind_after_ms))
@@ -60,6 +64,7 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         .or_else(|| Some(named(Limit::FreshFor, fresh_for()?)))
         .or_else(|| Some(named(Limit::RenewEvery, renew_every()?)))
         .or_else(of_kind)
+        .or_else(of_runs)
 }
 
 /// Which fields of a turn or a queue contradict the sampling, and why.
@@ -87,6 +92,29 @@ pub(super) fn kind_mistakes(
             too_late(turn.max_late_ms).into_iter().chain(too_short).collect()
         }
     }
+}
+
+/// Which fields of periodic runs contradict each other or the sampling, and why.
+pub(super) fn runs_mistakes(
+    runs: &RunsSpec,
+    sampling: Sampling<'_>,
+) -> Vec<(&'static str, String)> {
+    let every = duration_text(runs.every_ms);
+    let too_often = || {
+        format!(
+            "({every}) must be longer than {}, or runs begin and end between two readings",
+            sampling.interval()
+        )
+    };
+    let too_long = |max_ms: u64| {
+        let max = duration_text(max_ms);
+        format!(
+            "({max}) must not be longer than `every` ({every}), or the next run is overdue first"
+        )
+    };
+    let too_often = (runs.every_ms <= sampling.interval_ms).then(|| ("every", too_often()));
+    let max_ms = runs.max_ms.filter(|max_ms| *max_ms > runs.every_ms);
+    too_often.into_iter().chain(max_ms.map(|max_ms| ("max", too_long(max_ms)))).collect()
 }
 
 pub(super) fn settle_mistake(settle_ms: u64, blind_after_ms: u64) -> Option<String> {

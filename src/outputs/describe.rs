@@ -4,6 +4,7 @@
 
 mod fact;
 mod lock;
+mod periodic;
 mod queue;
 pub mod settings;
 mod shared;
@@ -26,6 +27,7 @@ pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
         (Some(lock), _, _) => lock::facts(subject, lock),
         (None, None, None) => Vec::new(),
     };
+    facts.extend(task.periodic.iter().flat_map(|own| periodic::facts(subject, own)));
     facts.extend([
         fact("More than one holder", task.split_evidence.iter().map(split)),
         fact("Claims alive", claims(task)),
@@ -107,10 +109,14 @@ fn troubles(subject: Subject<'_>) -> Vec<Line> {
         blind_seconds,
         switches_lost_seconds,
     } = subject.task.durations;
+    let stalled = match subject.task.periodic {
+        Some(_) => "the run has lasted for ",
+        None => "without progress for ",
+    };
     let all = [
         ("wanted, and no hold lasts for ", down_seconds),
         ("more than one holder for ", split_seconds),
-        ("without progress for ", stalled_seconds),
+        (stalled, stalled_seconds),
         ("held though unwanted for ", unwanted_seconds),
         ("not readable for ", blind_seconds),
         ("switches lost for ", switches_lost_seconds),

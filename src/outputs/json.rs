@@ -4,6 +4,7 @@
 mod event;
 mod filter;
 mod lock;
+mod periodic;
 mod queue;
 mod store;
 mod task;

@@ -106,7 +106,8 @@ impl Writer {
             self.end(out);
             return false;
         };
-        let when = When { at: published.snapshot.at, unscraped: self.unscraped };
+        let when =
+            When { at: published.snapshot.at, wall: published.wall, unscraped: self.unscraped };
         if first == 0 {
             text::describe(metric, self.format, out);
         }

@@ -61,7 +61,11 @@ fn known(view: &TaskView, word: &str) -> Option<String> {
 
 /// Whether a stuck worker would look healthy, because only the lock is watched.
 pub fn lock_only(view: &TaskView) -> bool {
-    view.lock().is_some() && view.spec.progress.is_none() && view.spec.claims.is_none()
+    let shows_work = view.spec.runs().is_some();
+    view.lock().is_some()
+        && !shows_work
+        && view.spec.progress.is_none()
+        && view.spec.claims.is_none()
 }
 
 /// Whose turn it is. The sentence does not change with each turn that is passed: only one that lasts

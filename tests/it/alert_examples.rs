@@ -107,6 +107,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
             | "LockwatchTaskSplit"
             | "LockwatchTaskStalled"
             | "LockwatchTaskFailing"
+            | "LockwatchTaskOverdue"
             | "LockwatchTaskBlind"
             | "LockwatchSwitchesLost"
             | "LockwatchLockLost"

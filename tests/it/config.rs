@@ -17,7 +17,7 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, Score, StoreIndex, TurnSpec,
+    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, RunsSpec, Score, StoreIndex, TurnSpec,
     ValuePath, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
@@ -226,7 +226,9 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, backup, messages, scheduler, importer] = rest else { panic!("five more") };
+    let [exporter, backup, messages, scheduler, importer, hourly] = rest else {
+        panic!("six more")
+    };
     let backup = backup.lock().unwrap();
     assert_eq!(
         (&*backup.key, backup.field.as_deref()),
@@ -237,6 +239,8 @@ fn the_complete_example_means_what_it_says() {
         (importer.score, importer.limit, importer.lease_ms),
         (Some(Score::Refreshed), Some(1), Some(10_000))
     );
+    let runs = RunsSpec { every_ms: 3_600_000, late_after_ms: 600_000, max_ms: Some(1_800_000) };
+    assert_eq!(hourly.runs(), Some(&runs));
     let exporter = exporter.lock().unwrap();
     assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
     assert_eq!(exporter.host, Some(ValuePath::Json("/host".into())));

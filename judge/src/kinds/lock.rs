@@ -14,6 +14,7 @@ mod state;
 mod stretch;
 pub(crate) mod view;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use self::handover::Handover;
@@ -25,6 +26,7 @@ use self::splits::Reading;
 use self::state::{Lock, Observed};
 use self::view::{LastHold, LockView, RENEWALS_KEPT, ShownHolders};
 use super::kind::{Kind, KindView};
+use super::runs::{HoldShown, Periodic, Shown};
 use crate::continuity::generation::{Continued, same_process};
 use crate::event::{End, EventKind, Fate, Party};
 use crate::evidence::{Attempts, Origin};
@@ -38,7 +40,7 @@ use crate::shared::{Shared, Signs};
 use crate::spec::TaskSpec;
 use crate::step::{Accepted, Log};
 use crate::time::{Mono, ServerTime};
-use crate::verdict::{Facts, LockFact, LockFacts};
+use crate::verdict::{Facts, LockFact, LockFacts, RunsFacts};
 
 /// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
 /// contradict each other.
@@ -65,6 +67,8 @@ pub(crate) struct LockTask {
     /// The hold that ended last.
     last: Option<Arc<LastHold>>,
     ttl_ms: Option<u64>,
+    /// Its runs, if it exists only while one lasts.
+    runs: Option<Box<Periodic>>,
 }
 
 impl LockTask {
@@ -81,6 +85,7 @@ impl LockTask {
             shown: ShownHolders::default(),
             last: None,
             ttl_ms: None,
+            runs: spec.runs.as_ref().map(|runs| Box::new(Periodic::new(runs))),
         }
     }
 
@@ -150,6 +155,7 @@ impl LockTask {
             self.update_holds(shared, &observed, batch, log);
             self.handover.update(shared, &self.lock, &observed, batch.sent, log);
             splits::update(shared, &self.lock, &observed, &reading, log);
+            self.update_runs(shared, &observed, signs.progress_moved, batch);
             self.report_claims_while_free(shared, log);
             self.ttl_ms = ttl_ms(&lock, context.seen.first);
         } else {
@@ -230,6 +236,41 @@ impl LockTask {
             }
             Some(Move::Reset) | None => {}
         }
+    }
+
+    /// Each hold is a run, if this is a periodic task.
+    fn update_runs(
+        &mut self,
+        shared: &Shared,
+        observed: &Observed,
+        moved: bool,
+        batch: Accepted<'_>,
+    ) {
+        let Some(runs) = &mut self.runs else { return };
+        // A library that writes another token with each renewal begins no run by that.
+        let is_renewal = observed.ended.as_ref().is_some_and(|it| it.reason == End::Replaced)
+            && !self.lock.identifies();
+        let of_hold = |hold: &Hold| {
+            let holders = &hold.held.holders;
+            let parties = holders.iter().map(|holder| Party::of(holder, None)).collect();
+            HoldShown {
+                is_new: observed.began && !is_renewal,
+                by: shared.hosts.name(parties),
+                began: hold.began,
+                acquired: hold.acquired,
+                held_ms: hold.held_ms(),
+                kept_until: hold.deadlines.newest().filter(|_| hold.deadlines.end_is_set),
+            }
+        };
+        let ended = observed.ended.as_ref().filter(|_| !is_renewal);
+        runs.observe(Shown {
+            sent: batch.sent,
+            clock: batch.seen().last,
+            interval_ms: batch.interval_ms,
+            ended: ended.map(|ended| (ended.reason, ended.held_ms)),
+            hold: self.lock.hold().map(of_hold),
+            moved,
+        });
     }
 
     /// A claim that lives while the lock is free is reported once for as long as it lasts.
@@ -315,6 +356,10 @@ impl Kind for LockTask {
         }
         if let Some(lock) = now.lock() {
             self.lock.configure(lock);
+            match (&mut self.runs, &lock.runs) {
+                (Some(runs), Some(spec)) => runs.configure(spec),
+                (runs, spec) => *runs = spec.as_ref().map(|spec| Box::new(Periodic::new(spec))),
+            }
         }
     }
 
@@ -349,6 +394,9 @@ impl Kind for LockTask {
     }
 
     fn stalled_ms(&self, shared: &Shared) -> u64 {
+        if let Some(runs) = &self.runs {
+            return runs.overran_ms();
+        }
         shared.progress.as_ref().map_or(0, |progress| progress.stalled_ms())
     }
 
@@ -381,6 +429,12 @@ impl Kind for LockTask {
         }
         self.losses.update(shared, &mut self.lock, None, parts, signs, log);
         self.handover.update_gap(shared, batch.sent, Holding::Unseen, log);
+        if let Some(runs) = &mut self.runs
+            && signs.progress_moved
+            && self.lock.held() == Some(false)
+        {
+            runs.moved(batch.sent, batch.interval_ms, None);
+        }
     }
 
     fn parts_failed(&mut self, parts: &Parts) {
@@ -391,10 +445,21 @@ impl Kind for LockTask {
         // A "free" that waits for its confirmation proves neither "held" nor "free", so the
         // previous verdict stays.
         let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
+        let lock = if unconfirmed { LockFact::Unknown } else { self.lock.fact() };
+        if let Some(runs) = &self.runs {
+            return Facts::Runs(RunsFacts {
+                lock,
+                run: runs.fact(),
+                split: shared.is_split(),
+                overdue: runs.is_overdue(),
+                overran: runs.overran_ms() > 0,
+                blind: shared.is_blind(),
+            });
+        }
         let gap_over_grace = shared.is_gap_over_grace();
         Facts::Lock(LockFacts {
             wanted: shared.wanted(),
-            lock: if unconfirmed { LockFact::Unknown } else { self.lock.fact() },
+            lock,
             split: shared.is_split(),
             gap_over_grace,
             down_goes_on: gap_over_grace && shared.gap().is_some_and(GapClock::is_published),
@@ -461,6 +526,7 @@ impl Kind for LockTask {
             renewal_period_ms: lock.period_ms(),
             renewals: self.renewals.clone(),
             witnesses: self.witnesses.view().into(),
+            runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
         })
     }
 }

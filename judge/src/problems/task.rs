@@ -41,7 +41,7 @@ fn never(_: &TaskView, _: Mono) -> Finding {
     Finding::Unknown
 }
 
-pub(super) static ROWS: [Row; 22] = [
+pub(super) static ROWS: [Row; 24] = [
     Row {
         positive: "The task is readable and wanted, and no hold has lasted for `settle`, for longer \
                    than `grace`.",
@@ -83,6 +83,14 @@ pub(super) static ROWS: [Row; 22] = [
             limit: stalled_limit,
         }),
         ..critical(Problem::Stalled, "LockwatchTaskStalled", stalled)
+    },
+    Row {
+        positive: "The task has `runs` and is readable, and none began within `every` and \
+                   `late_after` of the last one, or since the agent began to watch.",
+        negative: "The agent saw a run begin within that time; or the task has no `runs`.",
+        number: "for how long a run has been due",
+        memory: Memory::UntilNegative,
+        ..critical(Problem::Overdue, "LockwatchTaskOverdue", overdue)
     },
     Row {
         positive: "The three newest runs of the script, by any guard, ended within the last hour, \
@@ -179,6 +187,16 @@ pub(super) static ROWS: [Row; 22] = [
         })
     },
     Row {
+        positive: "A run of a task with `runs` has lasted for longer than `max`.",
+        number: "how long it has lasted",
+        ..warning(Problem::Overran, "LockwatchTaskOverran", |view, at| {
+            match view.spec.runs().is_some() && is_readable(view, at) {
+                true => Finding::over(view.durations.stalled_ms, 0),
+                false => Finding::Unknown,
+            }
+        })
+    },
+    Row {
         positive: "Held for 10 minutes while nobody waited for the lock, and the task has the \
                    label `standby: required`.",
         ..warning(Problem::NoCandidate, "LockwatchNoCandidate", |view, at| {
@@ -252,10 +270,12 @@ pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Probl
     let of = |row: &Row| find(row, view, at);
     let states = || ROWS.iter().filter(|row| row.is_page_state());
     // A verdict that only stays, until the next reading, is contradicted by nothing.
-    let stays_bad = matches!(
-        view.verdict,
-        Verdict::Split | Verdict::Down | Verdict::Stalled | Verdict::Unknown
-    );
+    // That a run lasts too long deserves only a warning.
+    let stays_bad = match view.verdict {
+        Verdict::Split | Verdict::Down | Verdict::Unknown => true,
+        Verdict::Stalled => view.spec.runs().is_none(),
+        _ => false,
+    };
     let clear = !stays_bad && states().all(|row| of(row) == Finding::Negative);
     let findings = ROWS.iter().map(|row| (row, of(row))).filter(|(row, finding)| match finding {
         Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
@@ -368,7 +388,22 @@ fn split(view: &TaskView, at: Mono) -> Finding {
 }
 
 fn stalled_limit(spec: &TaskSpec) -> Option<u64> {
-    Limit::MaxLate.ms(spec).or_else(|| Limit::StaleAfter.ms(spec))
+    // Between two runs nothing moves.
+    let stale_after_ms = || Limit::StaleAfter.ms(spec).filter(|_| spec.runs().is_none());
+    Limit::MaxLate.ms(spec).or_else(stale_after_ms)
+}
+
+fn overdue(view: &TaskView, at: Mono) -> Finding {
+    let (Some(spec), Some(runs)) = (view.spec.runs(), view.periodic()) else {
+        return Finding::Negative;
+    };
+    match runs.late_ms {
+        _ if !is_readable(view, at) => Finding::Unknown,
+        late_ms if late_ms > spec.late_after_ms => Finding::positive(late_ms),
+        // The run that was due may have come and gone unseen, or that was before this process.
+        _ if runs.may_have_run || runs.began.is_none() => Finding::Unknown,
+        _ => Finding::Negative,
+    }
 }
 
 fn stalled(view: &TaskView, at: Mono) -> Finding {

@@ -8,6 +8,7 @@ use crate::input::Refusal;
 use crate::kinds::kind::{Kind, KindView};
 use crate::kinds::lock::view::{HoldView, LockView};
 use crate::kinds::queue::view::QueueView;
+use crate::kinds::runs::view::RunsView;
 use crate::kinds::turn::view::TurnView;
 use crate::limit::Limit;
 use crate::reading::{Holder, Unknown, User};
@@ -177,6 +178,8 @@ impl TaskView {
                 KindView::Turn(turn) => turn.late_ms,
                 KindView::Queue(queue) => queue.late_ms,
             },
+            Limit::LateAfter => self.periodic().map_or(0, |runs| runs.late_ms),
+            Limit::Every => self.periodic().map_or(0, |runs| runs.awaited_ms),
             Limit::FreshFor => 0,
             _ => self.hold().map_or(0, |hold| hold.held_ms),
         }
@@ -201,6 +204,11 @@ impl TaskView {
     /// The present hold of the lock, if it is held by the newest reading.
     pub fn hold(&self) -> Option<&HoldView> {
         self.lock()?.hold.as_ref()
+    }
+
+    /// Its runs, if its lock exists only while one lasts.
+    pub fn periodic(&self) -> Option<&RunsView> {
+        self.lock()?.runs.as_deref()
     }
 
     /// The runs of its script, if it is seen to fail again and again while it is wanted.

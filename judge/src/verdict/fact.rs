@@ -37,6 +37,19 @@ named! {
     }
 }
 
+named! {
+    /// What is known of the runs of a periodic task.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RunFact {
+        /// None was seen yet.
+        Unseen = "unseen",
+        /// One goes on.
+        GoesOn = "goes_on",
+        /// The newest one is over.
+        Over = "over",
+    }
+}
+
 /// The same of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardFact {

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::fact::GuardFact;
+use super::fact::{GuardFact, LockFact, RunFact};
 use super::wanted::Wanted;
 use crate::limit::Limit;
 
@@ -14,19 +14,21 @@ named! {
     pub enum Verdict {
         /// Positive evidence of more than one holder.
         Split = "split",
-        /// Wanted, no hold has lasted for `settle`, and the gap is longer than `grace`.
+        /// Wanted, no hold has lasted for `settle`, and the gap is longer than `grace`; or a run is
+        /// overdue.
         Down = "down",
-        /// Held, but its progress has not moved for longer than `stale_after`.
+        /// Held, but its progress has not moved for longer than `stale_after`; or a run lasts for
+        /// longer than `max`.
         Stalled = "stalled",
         /// Held though nobody wants it, for longer than `wind_down`.
         Unwanted = "unwanted",
         /// No trustworthy reading for longer than `blind_after`, or none yet.
         Unknown = "unknown",
-        /// Wanted and free within `grace`.
+        /// Wanted and free within `grace`; or no run was seen yet, and none is overdue.
         Pending = "pending",
         /// Held by one holder, with no evidence of a problem.
         Running = "running",
-        /// Free and not wanted.
+        /// Free and not wanted; or between two runs.
         Stopped = "stopped",
     }
 }
@@ -42,6 +44,8 @@ pub enum Term {
     JudgedBefore,
     /// What guards the task is in one of these states.
     Is(&'static [GuardFact]),
+    /// This is known of its runs.
+    Run(RunFact),
     /// The users want it like this.
     Wanted(&'static [Wanted]),
     /// What this limit limits has lasted for longer.
@@ -73,6 +77,14 @@ impl Rule {
         verdict: Some(Verdict::Split),
         when: &[Term::Split],
         sentence: "{split}",
+    };
+
+    /// The lock could not be read for too long.
+    pub const LOCK_BLIND: Rule = Rule {
+        name: "lock_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Is(&[GuardFact::Lock(LockFact::Unknown)]), Term::Over(Limit::BlindAfter)],
+        sentence: "The lock could not be read for longer than {blind_after}.",
     };
 
     /// Nothing can be judged at present.

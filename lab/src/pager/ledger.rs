@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use crate::stack::Labels;
 
 /// Alerts that page a person; all others are warnings.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "LockwatchTaskDown",
     "LockwatchTaskSplit",
     "LockwatchTaskStalled",
     "LockwatchTaskFailing",
+    "LockwatchTaskOverdue",
     "LockwatchSwitchesLost",
     "LockwatchLockLost",
     "LockwatchStoreUnreachable",

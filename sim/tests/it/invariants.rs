@@ -72,6 +72,13 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     // A first free reading waits for its confirmation.
     let unconfirmed = view.held == Some(false) && view.lock().unwrap().fact != LockFact::Free;
     let split = view.verdict == Verdict::Split;
+    // The problems of a periodic task have names of their own.
+    let periodic = view.spec.runs().is_some();
+    let (down, stalled) = match periodic {
+        true => (Problem::Overdue, Problem::Overran),
+        false => (Problem::Down, Problem::Stalled),
+    };
+    let hangs = periodic && view.verdict == Verdict::Down;
     // A process that was stopped shows what it knew before, and says nothing of it.
     let is_recent =
         view.last_reading.is_some_and(|read| at.since_ms(read) <= view.spec.blind_after_ms);
@@ -79,19 +86,16 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     let shown = of_task(view, at, None);
     let claims = [
         (
-            !is(Problem::Down) || split || now(Verdict::Down) || unsettled || unconfirmed,
+            !is(down) || split || now(Verdict::Down) || unsettled || unconfirmed,
             "the problem down is the verdict, unless a hold is settling",
         ),
-        (!now(Verdict::Down) || is(Problem::Down) || !is_recent, "the verdict down is a problem"),
-        (!not(Problem::Down) || !now(Verdict::Down), "what is down is not seen to be well"),
+        (!now(Verdict::Down) || is(down) || !is_recent, "the verdict down is a problem"),
+        (!not(down) || !now(Verdict::Down), "what is down is not seen to be well"),
         (
-            !is(Problem::Stalled) || split || view.verdict == Verdict::Stalled || unconfirmed,
+            !is(stalled) || split || view.verdict == Verdict::Stalled || hangs || unconfirmed,
             "the problem stalled is the verdict",
         ),
-        (
-            !now(Verdict::Stalled) || is(Problem::Stalled) || !readable,
-            "the verdict stalled is a problem",
-        ),
+        (!now(Verdict::Stalled) || is(stalled) || !readable, "the verdict stalled is a problem"),
         (
             is(Problem::Split) == (readable && !view.splits.is_empty()),
             "a split that is seen is a problem",
@@ -109,6 +113,7 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
         (!shown.clear || readable, "only what is seen is clear"),
         (
             !shown.clear
+                || periodic && view.verdict == Verdict::Stalled
                 || !matches!(
                     view.verdict,
                     Verdict::Split | Verdict::Down | Verdict::Stalled | Verdict::Unknown
@@ -133,6 +138,9 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
 
 fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let durations = &view.durations;
+    let periodic = view.spec.runs().is_some();
+    let is_overdue =
+        view.periodic().zip(view.spec.runs()).map(|(own, spec)| own.late_ms > spec.late_after_ms);
     // A verdict that only stays is based on earlier readings, perhaps under other thresholds.
     let now = |verdict| view.verdict == verdict && view.rule != &Rule::KEEP_PREVIOUS;
     let claims = [
@@ -167,18 +175,28 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             "nothing is lost while no user lost it",
         ),
         (
-            !now(Verdict::Down) || durations.down_ms > view.spec.grace_ms,
+            !now(Verdict::Down) || periodic || durations.down_ms > view.spec.grace_ms,
             "down is longer than grace",
         ),
-        (!now(Verdict::Down) || view.wanted == Wanted::Yes, "only what is wanted is down"),
+        (
+            !now(Verdict::Down) || periodic || view.wanted == Wanted::Yes,
+            "only what is wanted is down",
+        ),
+        (
+            !now(Verdict::Down) || is_overdue != Some(false),
+            "a periodic task is down if its next run is overdue",
+        ),
         (view.spec.wanted.is_some() || durations.down_ms == 0, "without switches there is no gap"),
-        (view.spec.wanted.is_some() || !now(Verdict::Down), "without switches nothing is down"),
+        (
+            view.spec.wanted.is_some() || periodic || !now(Verdict::Down),
+            "without switches nothing is down",
+        ),
         (
             view.spec.wanted.is_some() || !now(Verdict::Unwanted),
             "without switches nothing is unwanted",
         ),
         (
-            view.spec.progress.is_some() || durations.stalled_ms == 0,
+            view.spec.progress.is_some() || periodic || durations.stalled_ms == 0,
             "without progress nothing stalls",
         ),
         (!now(Verdict::Stalled) || durations.stalled_ms > 0, "stalled has a duration"),

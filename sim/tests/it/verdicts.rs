@@ -9,8 +9,8 @@ use std::path::Path;
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::verdict::{
-    Facts, LockFact, LockFacts, QueueFact, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted,
-    judge, rules, trace,
+    Facts, LockFact, LockFacts, QueueFact, QueueFacts, Rule, RunFact, RunsFacts, TurnFact,
+    TurnFacts, Verdict, Wanted, judge, rules, trace,
 };
 
 const HEADING: &str = "\
@@ -23,6 +23,11 @@ The verdict and its rule, for every combination of what it depends on. A flag th
   wind   held though not wanted for longer than wind_down
   blind  no trustworthy answer on what matters for longer than blind_after
 \"(previous)\" is whatever the verdict was before.
+
+Of periodic tasks:
+  unseen, goes_on, over  what is known of the runs
+  due    no run began within every and late_after
+  long   the run has lasted for longer than max
 
 Of turns and queues:
   late   the turn, or a due member that nobody executes, is over max_late
@@ -47,6 +52,21 @@ fn all_of_locks() -> Vec<LockFacts> {
                     over_wind_down: flag(4),
                     blind: flag(5),
                 });
+            }
+        }
+    }
+    all
+}
+
+/// Of periodic tasks.
+fn all_of_runs() -> Vec<RunsFacts> {
+    let mut all = Vec::new();
+    for lock in LockFact::ALL {
+        for run in RunFact::ALL {
+            for bits in 0..16_u8 {
+                let flag = |bit: u8| bits & (8 >> bit) != 0;
+                let (split, overdue, overran, blind) = (flag(0), flag(1), flag(2), flag(3));
+                all.push(RunsFacts { lock, run, split, overdue, overran, blind });
             }
         }
     }
@@ -93,7 +113,8 @@ fn all_of_queues() -> Vec<QueueFacts> {
 fn all_facts() -> Vec<Facts> {
     let locks = all_of_locks().into_iter().map(Facts::Lock);
     let turns = all_of_turns().into_iter().map(Facts::Turn);
-    locks.chain(turns).chain(all_of_queues().into_iter().map(Facts::Queue)).collect()
+    let runs = all_of_runs().into_iter().map(Facts::Runs);
+    locks.chain(runs).chain(turns).chain(all_of_queues().into_iter().map(Facts::Queue)).collect()
 }
 
 /// Every combination with every previous verdict, and the result.
@@ -112,6 +133,13 @@ fn flags(facts: Facts) -> String {
             (facts.down_goes_on, "shown"),
             (facts.stale, "stale"),
             (facts.over_wind_down, "wind"),
+            (facts.blind, "blind"),
+        ],
+        Facts::Runs(facts) => vec![
+            (facts.split, "split"),
+            (true, facts.run.name()),
+            (facts.overdue, "due"),
+            (facts.overran, "long"),
             (facts.blind, "blind"),
         ],
         Facts::Turn(facts) => vec![
@@ -218,6 +246,7 @@ fn what_cannot_be_read_is_never_judged_anew() {
     for (facts, before, verdict, rule) in all_judgements() {
         let (is_unknown, blind_rule) = match facts {
             Facts::Lock(facts) => (facts.lock == LockFact::Unknown, "lock_blind"),
+            Facts::Runs(facts) => (facts.lock == LockFact::Unknown, "lock_blind"),
             Facts::Turn(facts) => (facts.turn == TurnFact::Unknown, "turn_blind"),
             Facts::Queue(facts) => (facts.queue == QueueFact::Unknown, "queue_blind"),
         };
@@ -244,6 +273,7 @@ fn each_bad_verdict_needs_its_evidence() {
             Verdict::Unknown => facts.blind() || before.is_none(),
             _ => match facts {
                 Facts::Lock(facts) => lock_needs(facts, verdict),
+                Facts::Runs(facts) => runs_needs(facts, verdict),
                 Facts::Turn(facts) => turn_needs(facts, verdict),
                 Facts::Queue(facts) => queue_needs(facts, verdict),
             },
@@ -267,6 +297,18 @@ fn lock_needs(facts: LockFacts, verdict: Verdict) -> bool {
         Verdict::Running => held,
         Verdict::Stopped => free && matches!(facts.wanted, Wanted::No | Wanted::Unset),
         Verdict::Split | Verdict::Unknown => false,
+    }
+}
+
+fn runs_needs(facts: RunsFacts, verdict: Verdict) -> bool {
+    let (held, free) = (facts.lock == LockFact::Held, facts.lock == LockFact::Free);
+    match verdict {
+        Verdict::Down => (held || free) && facts.overdue,
+        Verdict::Stalled => held && facts.overran,
+        Verdict::Pending => free && facts.run == RunFact::Unseen && !facts.overdue,
+        Verdict::Running => held && facts.run != RunFact::Over,
+        Verdict::Stopped => free || held && facts.run == RunFact::Over,
+        Verdict::Unwanted | Verdict::Split | Verdict::Unknown => false,
     }
 }
 
@@ -312,6 +354,10 @@ fn evidence_of_harm_is_never_talked_away() {
                 (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
                 _ => continue,
             },
+            Facts::Runs(facts) if facts.lock == LockFact::Unknown => continue,
+            Facts::Runs(facts) if facts.overdue => Verdict::Down,
+            Facts::Runs(facts) if facts.lock == LockFact::Held && facts.overran => Verdict::Stalled,
+            Facts::Runs(_) => continue,
             Facts::Turn(facts) => match (facts.turn, facts.wanted) {
                 (TurnFact::Nobody, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
                 (TurnFact::Somebody, _) if counts && facts.late => Verdict::Stalled,
@@ -328,7 +374,9 @@ fn evidence_of_harm_is_never_talked_away() {
 
 #[test]
 fn without_switches_nothing_is_down_or_unwanted() {
-    for (facts, before, verdict, rule) in all_judgements() {
+    // A periodic task is down if it is overdue.
+    let all = all_judgements().into_iter().filter(|(facts, ..)| !matches!(facts, Facts::Runs(_)));
+    for (facts, before, verdict, rule) in all {
         if facts.wanted() == Wanted::Unset && rule != "keep_previous" {
             let never = [Verdict::Down, Verdict::Unwanted, Verdict::Pending];
             assert!(!never.contains(&verdict), "{facts:?} {before:?} gave {verdict:?}");

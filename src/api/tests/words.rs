@@ -9,7 +9,8 @@ use lockwatch_judge::input::{Refusal as Refusals, Role as Roles, WakeUpState as 
 use lockwatch_judge::reading::{Codec as Codecs, Mode as Modes, Unknown as Unknowns};
 use lockwatch_judge::spec::{Moves as AllMoves, Unit as Units};
 use lockwatch_judge::verdict::{
-    LockFact as LockFacts, TurnFact as TurnFacts, Verdict as Verdicts, Wanted as AllWanted, rules,
+    LockFact as LockFacts, RunFact as RunFacts, TurnFact as TurnFacts, Verdict as Verdicts,
+    Wanted as AllWanted, rules,
 };
 use lockwatch_watch::redis::RedisKind as StoreKinds;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -42,6 +43,8 @@ lists! {
     Wanted = AllWanted::ALL.map(AllWanted::name);
     "What is known of the lock, after confirmation."
     LockFact = LockFacts::ALL.map(LockFacts::name);
+    "What is known of the runs of a periodic task."
+    RunFact = RunFacts::ALL.map(RunFacts::name);
     "What is known of the turn, after confirmation."
     TurnFact = TurnFacts::ALL.map(TurnFacts::name);
     "The rule that gave a verdict, in the order in which they are considered."

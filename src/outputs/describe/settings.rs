@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use lockwatch_judge::limit::OF_TASK;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::{
-    KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, QueueSpec, TurnSpec, ValuePath,
-    WantedSource, WantedSpec,
+    KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, QueueSpec, RunsSpec, TurnSpec,
+    ValuePath, WantedSource, WantedSpec,
 };
 
 /// A field of a task's configuration.
@@ -53,6 +53,7 @@ pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
         KindSpec::Turn(turn) => settings.extend(of_turn(turn)),
         KindSpec::Queue(queue) => settings.extend(of_queue(queue)),
     }
+    settings.extend(spec.runs().into_iter().flat_map(of_runs));
     settings.extend(of_wanted(spec.wanted.as_ref()));
     settings.extend(of_progress(spec.progress.as_ref()));
     match &spec.claims {
@@ -109,6 +110,15 @@ fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
         .chain(shares)
         .chain(timed)
         .collect()
+}
+
+fn of_runs(runs: &RunsSpec) -> [Setting<'_>; 3] {
+    let max = runs.max_ms.map_or(Value::NotSet, |ms| Value::Limit(ms, None));
+    [
+        set("runs", "every", Value::Limit(runs.every_ms, None)),
+        set("runs", "late_after", Value::Limit(runs.late_after_ms, None)),
+        set("runs", "max", max),
+    ]
 }
 
 fn of_turn(turn: &TurnSpec) -> [Setting<'_>; 6] {

@@ -126,6 +126,17 @@ fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
 pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
     let spec = &seen.view.spec;
     let interval_ms = seen.redis().map_or(0, |redis| redis.spec.interval_ms);
+    if let Some(runs) = spec.runs() {
+        let late_ms = runs.every_ms.saturating_add(runs.late_after_ms);
+        return TimeToPage {
+            down_after_seconds: None,
+            from_crash_seconds: None,
+            says: format!(
+                "{} after a run began, if the next one does not.",
+                duration_text(late_ms)
+            ),
+        };
+    }
     if !spec.may_be_wanted() {
         return TimeToPage {
             down_after_seconds: None,

@@ -5,6 +5,7 @@ use lockwatch_judge::limit::Limit;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{KindView, ShortHolds, SplitView, TaskView};
 use lockwatch_judge::spec::ProgressSource;
+use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{LockFact, Term, Wanted};
 
 use super::rules::compared;
@@ -38,12 +39,14 @@ fn lines(seen: Seen<'_>, term: Term) -> Vec<String> {
             KindView::Turn(turn) => turn::state_lines(seen, turn),
             KindView::Queue(queue) => queue::state_lines(seen, queue),
         },
+        Term::Run(_) => run_lines(view),
         Term::Wanted(_) => vec![wanted_line(seen)],
         Term::Over(limit) => {
             let mut lines = vec![sentence(&compared(view, limit, true))];
             match limit {
                 Limit::StaleAfter => lines.extend(standstill(view)),
                 Limit::Grace => lines.extend(short_holds(view)),
+                Limit::LateAfter => lines.extend(run_lines(view)),
                 _ => {}
             }
             lines
@@ -135,6 +138,35 @@ fn party_line(view: &TaskView, party: &Party) -> String {
         node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
     let host = party.host.as_deref().map(|host| format!(" on {}", escape(host)));
     format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
+}
+
+/// The newest run, and whether one may have been missed.
+fn run_lines(view: &TaskView) -> Vec<String> {
+    let Some(runs) = view.periodic() else { return Vec::new() };
+    let began = |at: Option<ServerTime>| {
+        at.map_or("before the agent did".to_owned(), |at| {
+            format!("at {} of the server's clock", server(at))
+        })
+    };
+    let present = runs
+        .present
+        .as_ref()
+        .map(|run| format!("A run goes on that began {}.", began(run.began_at)));
+    let last = runs.last.as_ref().map(|run| {
+        let lasted = run.over.and_then(|over| over.lasted_ms);
+        let lasted = lasted.map(|ms| format!(", and took {}", span(ms))).unwrap_or_default();
+        format!("The last run began {}{lasted}.", began(run.began_at))
+    });
+    let missed = runs.may_have_run.then(|| {
+        "Nothing was read around the time when the next run was due: it may have come and gone \
+         unseen, so it is expected a period later."
+            .to_owned()
+    });
+    let lines: Vec<String> = [present, last, missed].into_iter().flatten().collect();
+    match lines.is_empty() {
+        true => vec!["No run was seen since the agent began to watch.".to_owned()],
+        false => lines,
+    }
 }
 
 /// Since when the progress has not moved, and what may be wrong with its configuration.

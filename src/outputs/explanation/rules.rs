@@ -3,7 +3,7 @@
 
 use lockwatch_judge::limit::Limit;
 use lockwatch_judge::snapshot::{Judged, TaskView};
-use lockwatch_judge::verdict::{GuardFact, Rule, Term, Wanted, trace};
+use lockwatch_judge::verdict::{GuardFact, Rule, RunFact, Term, Wanted, trace};
 
 use super::seen::span;
 use super::{Condition, RuleGave};
@@ -49,6 +49,10 @@ fn says(term: Term, holds: bool, Judged { facts, previous }: Judged, view: &Task
         Term::Is(states) => {
             let names: Vec<&str> = states.iter().copied().map(GuardFact::name).collect();
             difference(what, is, &names)
+        }
+        Term::Run(needed) => {
+            let run = view.periodic().map_or(RunFact::Unseen, |runs| runs.fact);
+            difference("run", run.name(), &[needed.name()])
         }
         Term::Wanted(wishes) => {
             let names: Vec<&str> = wishes.iter().copied().map(Wanted::name).collect();

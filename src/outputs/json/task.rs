@@ -1,16 +1,15 @@
 //! What all kinds of tasks have.
 
-use lockwatch_judge::event::{self, End, SplitKind};
+use lockwatch_judge::event::{End, SplitKind};
 use lockwatch_judge::problems::of_task;
 use lockwatch_judge::snapshot::{self, ProgressView, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::verdict::{Facts, Verdict};
 
-use super::values::{agent, counts, histogram, problems, server};
-use super::{lock, queue, turn};
+use super::values::{agent, counts, histogram, party, problems, server};
+use super::{lock, periodic, queue, turn};
 use crate::api::{
-    Durations, Judged, Label, Party, Past, Progress, Seconds, Split, Switch, Task, Thresholds,
-    Totals,
+    Durations, Judged, Label, Past, Progress, Seconds, Split, Switch, Task, Thresholds, Totals,
 };
 use crate::outputs::cause::unknown;
 use crate::outputs::reason::{is_counted, lock_only, sentence};
@@ -73,6 +72,7 @@ pub(in crate::outputs) fn row(published: &Published, view: &TaskView) -> Task {
         lock: view.lock().map(|own| lock::lock(published, view, own)),
         turn: view.turn().map(|own| turn::turn(view, own)),
         queue: view.queue().map(|own| queue::figures(view, own)),
+        periodic: view.periodic().map(|own| periodic::periodic(published, view, own)),
         progress: view.progress.as_ref().map(|own| progress(view, own)),
         lock_only: lock_only(view),
         evidence_age_seconds: view
@@ -106,6 +106,13 @@ fn judged(judged: &snapshot::Judged) -> Judged {
             over_wind_down: Some(own.over_wind_down),
             ..shared
         },
+        Facts::Runs(own) => Judged {
+            lock: guard,
+            run: Some(own.run.name().into()),
+            overdue: Some(own.overdue),
+            overran: Some(own.overran),
+            ..shared
+        },
         Facts::Turn(own) => Judged {
             turn: guard,
             gap_over_grace: Some(own.gap_over_grace),
@@ -122,15 +129,6 @@ fn split(published: &Published, split: &SplitView) -> Split {
         since: agent(published, split.since),
         lasted_seconds: Seconds(split.lasted_ms),
         parties: split.parties.iter().map(party).collect(),
-    }
-}
-
-fn party(party: &event::Party) -> Party {
-    Party {
-        holder: holder_label(&party.holder).into(),
-        digest: party.holder.secret,
-        node: party.node.as_ref().map(|node| escape(node.as_bytes()).into()),
-        host: party.host.as_deref().map(|host| escape(host).into()),
     }
 }
 
@@ -183,6 +181,9 @@ fn thresholds(spec: &TaskSpec) -> Thresholds {
         stale_after_seconds: progress.map(|progress| Seconds(progress.stale_after_ms)),
         fresh_for_seconds: claims.map(|claims| Seconds(claims.fresh_for_ms)),
         max_hold_seconds: spec.max_hold_ms.map(Seconds),
+        every_seconds: spec.runs().map(|runs| Seconds(runs.every_ms)),
+        late_after_seconds: spec.runs().map(|runs| Seconds(runs.late_after_ms)),
+        max_seconds: spec.runs().and_then(|runs| runs.max_ms).map(Seconds),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Values that bodies share, from those of a snapshot.
 
+use lockwatch_judge::event;
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::problems::{Problems, Severity};
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 
 use crate::alerts::firing;
-use crate::api::{self, At, Count, Seconds};
+use crate::api::{self, At, Count, Party, Seconds};
 use crate::published::Published;
+use crate::text::identity::{escape, holder_label};
 
 pub(super) fn wall(at: AgentWall) -> At {
     At(Some(at.0))
@@ -41,4 +43,14 @@ pub(super) fn problems(problems: &Problems) -> Vec<api::Problem> {
         event: alert.is_event,
     });
     alerts.collect()
+}
+
+/// Who takes part in a split, or had a lock.
+pub(super) fn party(party: &event::Party) -> Party {
+    Party {
+        holder: holder_label(&party.holder).into(),
+        digest: party.holder.secret,
+        node: party.node.as_ref().map(|node| escape(node.as_bytes()).into()),
+        host: party.host.as_deref().map(|host| escape(host).into()),
+    }
 }

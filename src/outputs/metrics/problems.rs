@@ -8,6 +8,7 @@ use lockwatch_judge::snapshot::{StoreView, TaskView};
 
 use super::labels::{HOLDER_SERIES_MAX, is_own_label};
 use super::reading::{Emit, Number, When};
+use crate::outputs::periodic::due;
 use crate::text::identity::{escape, holder_label};
 
 /// Most series of `lockwatch_task_split_holder` for one task.
@@ -95,6 +96,15 @@ pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
             );
             seen.insert(labels);
         }
+    }
+}
+
+/// When the next run is late: what rules remember while agents are restarted.
+pub(super) fn run_due(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+    if let Some(due) = due(task, |instant| when.wall_at(instant)) {
+        let labels = labels(task);
+        let labels = refs(&[], severity_of(task, Severity::Page), &labels);
+        emit(&labels, Number::SignedMs(due.0));
     }
 }
 

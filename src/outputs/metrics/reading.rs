@@ -3,7 +3,7 @@
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::problems::Unscraped;
 use lockwatch_judge::snapshot::{NodeView, StoreView, TaskView};
-use lockwatch_judge::time::Mono;
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use crate::outputs::process::Process;
 use crate::published::ReloadStatus;
@@ -104,8 +104,18 @@ pub(super) type EachAt<T> = fn(&T, When, &mut Emit<'_>);
 pub(super) struct When {
     /// The instant of its snapshot.
     pub(super) at: Mono,
+    /// The same on the agent's wall clock.
+    pub(super) wall: AgentWall,
     /// The newest time without scrapes.
     pub(super) unscraped: Option<Unscraped>,
+}
+
+impl When {
+    /// The agent's wall clock at `instant`.
+    pub(super) fn wall_at(self, instant: Mono) -> AgentWall {
+        let ago_ms = self.at.since_ms(instant);
+        AgentWall(self.wall.0.saturating_sub(i64::try_from(ago_ms).unwrap_or(i64::MAX)))
+    }
 }
 
 /// Takes the further labels of one series, and its value.

@@ -4,7 +4,7 @@ use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::histogram;
 use lockwatch_judge::input::{self, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, NodeView, StoreView, TaskView};
+use lockwatch_judge::snapshot::{HoldView, NodeView, PeriodicRun, StoreView, TaskView};
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 use lockwatch_watch::redis::RedisKind;
@@ -213,6 +213,10 @@ fn turns_taken(task: &TaskView, emit: &mut Emit<'_>) {
     }
 }
 
+fn last_run(task: &TaskView) -> Option<&PeriodicRun> {
+    task.periodic()?.last.as_deref()
+}
+
 /// Every metric, in the order of the page.
 #[rustfmt::skip] // a table: of each row the name, what it means, and where the figure comes from
 pub static TABLE: &[Metric] = &[
@@ -403,6 +407,23 @@ pub static TABLE: &[Metric] = &[
         help: "When the newest run of the script ended, server's clock, with its host and exit \
             code; only while the script fails.",
         source: OfTask(Gauges(&["holder_host", "exit_code"], failed_run)) },
+    Metric { name: "lockwatch_task_run_due_timestamp_seconds",
+        help: "When the next run of a task with `runs` is late: every + late_after after the \
+            newest one began, agent's clock; absent until this process saw one begin.",
+        source: OfTask(GaugesAt(&["severity", OWN_LABELS], problems::run_due)) },
+    Metric { name: "lockwatch_task_run_every_seconds",
+        help: "From one run to the next; only of a task with `runs`.",
+        source: OfTask(Gauge(|t| Some(Ms(t.spec.runs()?.every_ms)))) },
+    Metric { name: "lockwatch_task_run_late_after_seconds",
+        help: "How much later than that a run may begin; only of a task with `runs`.",
+        source: OfTask(Gauge(|t| Some(Ms(t.spec.runs()?.late_after_ms)))) },
+    Metric { name: "lockwatch_task_last_run_timestamp_seconds",
+        help: "When the newest run that is over began, server's clock; absent where that was not \
+            seen.",
+        source: OfTask(Gauge(|t| last_run(t)?.began_at.map(instant))) },
+    Metric { name: "lockwatch_task_last_run_duration_seconds",
+        help: "How long its work took; absent where its beginning or its end was not seen.",
+        source: OfTask(Gauge(|t| last_run(t)?.over?.lasted_ms.map(Ms))) },
     Metric { name: "lockwatch_task_paused",
         help: "1 while critical alerts of this task are paused; absent when no pause is \
             configured or it cannot be read.",

@@ -177,7 +177,7 @@ mod tests {
     use prometheus_client::metrics::histogram;
     use prometheus_client::registry::Registry;
 
-    use lockwatch_judge::time::Mono;
+    use lockwatch_judge::time::{AgentWall, Mono};
 
     use super::*;
 
@@ -198,7 +198,7 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    const NOW: When = When { at: Mono(0), unscraped: None };
+    const NOW: When = When { at: Mono(0), wall: AgentWall(0), unscraped: None };
     const HOSTILE: [&str; 6] = ["", "plain", "a\"b\\c\nd", "\\\\\"", "\u{e9}\u{202e}\u{0}", "\n"];
 
     #[test]

@@ -17,14 +17,14 @@ use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
 /// Labels that the rules make.
-const MADE: [&str; 2] = ["agent", "generation"];
+const MADE: [&str; 3] = ["agent", "generation", "memory"];
 const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 /// Series that Prometheus itself generates.
 const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
 /// Metrics of trouble and of other kinds of tasks, which these tests do not bring about.
-const OF_TROUBLE: [&str; 7] = [
+const OF_TROUBLE: [&str; 10] = [
     "lockwatch_store_problem_seconds",
     "lockwatch_store_event_age_seconds",
     "lockwatch_store_refuses_writes",
@@ -32,6 +32,9 @@ const OF_TROUBLE: [&str; 7] = [
     "lockwatch_queue_due",
     "lockwatch_task_split_holder",
     "lockwatch_task_failed_run_timestamp_seconds",
+    "lockwatch_task_run_due_timestamp_seconds",
+    "lockwatch_task_run_every_seconds",
+    "lockwatch_task_run_late_after_seconds",
 ];
 /// Where it is, in each summary: the labels of the alert, or else those that Prometheus adds.
 const SITE: &str = "{{ range args (or $labels.cluster $externalLabels.cluster) (or \
@@ -43,7 +46,7 @@ const GROUP_MAX: usize = 20;
 /// What people can read: lines of the file for each alert, and recording rules that are not of
 /// availability.
 const LINES_MAX: usize = 14;
-const RECORDS_MAX: usize = 10;
+const RECORDS_MAX: usize = 13;
 
 /// The labels of each series.
 type Catalogue = BTreeMap<String, BTreeSet<String>>;

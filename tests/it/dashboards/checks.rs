@@ -224,10 +224,13 @@ fn of_query(query: &Query, by_itself: bool, catalogue: &Catalogue) -> Vec<String
     lines
 }
 
-/// Whether a panel is only of tasks that take turns, or of a queue.
+/// Whether a panel is only of tasks that take turns, of a queue, or of periodic tasks.
 fn is_of_other_kind(panel: &Value) -> bool {
     let of = |metric: &str| {
-        ["lockwatch_turn_", "lockwatch_queue_"].iter().any(|start| metric.starts_with(start))
+        let is_of_runs =
+            metric.contains("lockwatch_task_run_") || metric.contains("_task_last_run_");
+        is_of_runs
+            || ["lockwatch_turn_", "lockwatch_queue_"].iter().any(|start| metric.starts_with(start))
     };
     queries_of(panel)
         .iter()

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use lockwatch::alerts;
 use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation, text};
-use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::{Problem, of_task};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{
-    Judged, KindView, NodeView, Rare, ShortHolds, SplitView, SwitchView, Taken, TaskView, TurnView,
+    Judged, KindView, NodeView, Over, PeriodicRun, Rare, RunsView, ShortHolds, SplitView,
+    SwitchView, Taken, TaskView, TurnView,
 };
-use lockwatch_judge::spec::{KindSpec, TurnSpec, WantedSource};
+use lockwatch_judge::spec::{KindSpec, RunsSpec, TurnSpec, WantedSource};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{
-    Facts, LockFact, LockFacts, QueueFact, QueueFacts, TurnFact, TurnFacts, Verdict, Wanted, judge,
-    rules,
+    Facts, LockFact, LockFacts, QueueFact, QueueFacts, RunFact, RunsFacts, TurnFact, TurnFacts,
+    Verdict, Wanted, judge, rules,
 };
 use lockwatch_watch::redis::RedisKind;
 
@@ -249,6 +250,76 @@ fn is_of_turns(rule: &str) -> bool {
     ["turn_", "no_turn_"].iter().any(|start| rule.starts_with(start))
 }
 
+fn is_of_runs(rule: &str) -> bool {
+    rule.starts_with("run_") || rule == "between_runs"
+}
+
+/// The same for periodic tasks.
+fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
+    let run = |over| PeriodicRun {
+        by: Vec::new(),
+        began: Some(Mono(NOW.0 - 60_000)),
+        began_at: Some(ServerTime(1_800_000_000_000)),
+        over,
+    };
+    let over = Some(Over { end: Some(End::EndedEarly), lasted_ms: Some(20_000) });
+    let mut runs = RunsView {
+        fact: RunFact::Over,
+        present: None,
+        last: Some(Arc::new(run(over))),
+        began: Some(Mono(NOW.0 - 60_000)),
+        awaited_ms: 60_000,
+        late_ms: 0,
+        may_have_run: false,
+    };
+    let mut view = full_task("report");
+    let facts = RunsFacts {
+        lock: LockFact::Free,
+        run: RunFact::Over,
+        split: false,
+        overdue: false,
+        overran: false,
+        blind: false,
+    };
+    let held = RunsFacts { lock: LockFact::Held, run: RunFact::GoesOn, ..facts };
+    let (facts, pieces) = match rule {
+        "run_overdue" => {
+            (runs.late_ms, runs.may_have_run) = (700_000, true);
+            let pieces = vec![
+                "Overdue 700.0 s > late_after 600.0 s.",
+                "and took 20.0 s",
+                "may have come and gone unseen",
+            ];
+            (RunsFacts { overdue: true, ..facts }, pieces)
+        }
+        "run_overran" => {
+            let pieces = vec!["Held 29.0 s > max 20.0 s."];
+            (RunsFacts { overran: true, ..held }, pieces)
+        }
+        "run_kept" => (RunsFacts { run: RunFact::Over, ..held }, vec!["The last run began"]),
+        "run_goes_on" => (held, vec!["held"]),
+        "run_awaited" => {
+            (runs.fact, runs.last) = (RunFact::Unseen, None);
+            (RunsFacts { run: RunFact::Unseen, ..facts }, vec!["No run was seen since"])
+        }
+        "between_runs" => (facts, vec!["free, confirmed"]),
+        _ => panic!("no case for {rule}"),
+    };
+    if facts.lock == LockFact::Free {
+        (view.held, view.lock_mut().unwrap().hold) = (Some(false), None);
+        view.lock_mut().unwrap().fact = LockFact::Free;
+    }
+    view.lock_mut().unwrap().runs = Some(Arc::new(runs));
+    let spec =
+        RunsSpec { late_after_ms: 600_000, max_ms: Some(20_000), ..RunsSpec::new(3_600_000) };
+    let own = Arc::make_mut(&mut view.spec);
+    (own.wanted, view.wanted) = (None, Wanted::Unset);
+    own.lock_mut().unwrap().runs = Some(spec);
+    (view.verdict, view.rule) = judge(Facts::Runs(facts), None);
+    view.judged = Some(Judged { facts: Facts::Runs(facts), previous: None });
+    (view, pieces)
+}
+
 fn is_of_queues(rule: &str) -> bool {
     rule.starts_with("queue_")
 }
@@ -330,7 +401,11 @@ fn turn_case(rule: &str) -> (TaskView, Vec<&'static str>) {
 }
 
 fn any_case(rule: &str) -> (TaskView, Vec<&'static str>) {
-    if is_of_turns(rule) { turn_case(rule) } else { case(rule) }
+    match rule {
+        rule if is_of_turns(rule) => turn_case(rule),
+        rule if is_of_runs(rule) => runs_case(rule),
+        rule => case(rule),
+    }
 }
 
 #[test]
@@ -395,6 +470,17 @@ fn all_facts() -> Vec<(Facts, TaskView)> {
                 blind,
             };
             all.push((Facts::Lock(facts), lock_view.clone()));
+        }
+        for (lock, run) in
+            LockFact::ALL.into_iter().flat_map(|lock| RunFact::ALL.map(|run| (lock, run)))
+        {
+            let (overdue, overran) = (late, over_wind_down);
+            let facts = RunsFacts { lock, run, split, overdue, overran, blind };
+            let view = runs_case("between_runs").0;
+            let mut view = TaskView { judged: None, ..view };
+            let runs = view.lock_mut().unwrap().runs.as_mut().unwrap();
+            Arc::make_mut(runs).fact = run;
+            all.push((Facts::Runs(facts), view));
         }
         for turn in TurnFact::ALL {
             let facts = TurnFacts { wanted, turn, split, gap_over_grace, late, blind };

@@ -27,17 +27,11 @@ pub struct LockFacts {
 const HELD: &[GuardFact] = &[GuardFact::Lock(LockFact::Held)];
 pub(crate) const FREE: &[GuardFact] = &[GuardFact::Lock(LockFact::Free)];
 const KNOWN: &[GuardFact] = &[GuardFact::Lock(LockFact::Free), GuardFact::Lock(LockFact::Held)];
-const UNKNOWN: &[GuardFact] = &[GuardFact::Lock(LockFact::Unknown)];
 
 /// The rules, in the order in which they are considered.
 pub(crate) static RULES: [Rule; 16] = [
     Rule::SPLIT_EVIDENCE,
-    Rule {
-        name: "lock_blind",
-        verdict: Some(Verdict::Unknown),
-        when: &[Term::Is(UNKNOWN), Term::Over(Limit::BlindAfter)],
-        sentence: "The lock could not be read for longer than {blind_after}.",
-    },
+    Rule::LOCK_BLIND,
     // A hold that lasted would have ended the blindness.
     Rule {
         name: "wanted_blind",

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+use crate::kinds::runs::spec::RunsSpec;
 use crate::spec::{Claimants, LibraryName, Score, ValuePath};
 
 /// The lock of a task.
@@ -39,6 +40,8 @@ pub struct LockSpec {
     pub never_expires: bool,
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
+    /// It exists only while a run lasts, and how often there is one; `None`: no periodic task.
+    pub runs: Option<RunsSpec>,
 }
 
 impl LockSpec {
@@ -57,6 +60,7 @@ impl LockSpec {
             renewals_per_lease: None,
             never_expires: false,
             claimants: Claimants::Secret,
+            runs: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::hold::Hold;
 use crate::event::Party;
+use crate::kinds::runs::view::RunsView;
 use crate::reading::{Deadline, Held, Holder, Mode};
 use crate::shared::hosts::Hosts;
 use crate::shared::splits::witnesses::WitnessView;
@@ -34,6 +35,8 @@ pub struct LockView {
     pub renewals: Arc<[Mono]>,
     /// What the other servers show, as evidence only.
     pub witnesses: Box<[WitnessView]>,
+    /// Its runs, if it exists only while one lasts.
+    pub runs: Option<Arc<RunsView>>,
 }
 
 impl Default for LockView {
@@ -49,6 +52,7 @@ impl Default for LockView {
             renewal_period_ms: None,
             renewals: Arc::default(),
             witnesses: Box::default(),
+            runs: None,
         }
     }
 }

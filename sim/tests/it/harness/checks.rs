@@ -113,6 +113,21 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "live" => joined(view.live_claims.iter().map(|claim| text(&claim.client))),
         "hosts_unknown" => word(view.hosts_unknown.map_or("none", |why| why.name())),
         "claims_unknown" => word(view.claims_unknown.map_or("none", |why| why.name())),
+        "run" => word(view.periodic()?.fact.name()),
+        "late" => Found::Ms(signed(view.periodic()?.late_ms)),
+        "awaited" => Found::Ms(signed(view.periodic()?.awaited_ms)),
+        "last_run" => {
+            let last = view.periodic()?.last.as_ref();
+            joined(last.iter().flat_map(|run| &run.by).map(|by| text(&by.holder.client)))
+        }
+        "last_run.began" => {
+            let last = view.periodic()?.last.as_ref();
+            optional(last.and_then(|run| run.began_at).map(server_ms))
+        }
+        "last_run.lasted" => {
+            let over = view.periodic()?.last.as_ref().and_then(|run| run.over);
+            optional(over.and_then(|over| over.lasted_ms).map(signed))
+        }
         "splits" => joined(view.splits.iter().map(|split| split.kind.name().to_owned())),
         "parties" => joined(view.splits.iter().map(|split| parties_named(&split.parties))),
         "last_handover" => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, RunsSpec, StoreIndex,
+    StoreSpec, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_watch::redis::{RedisKind, libraries};
 
@@ -35,6 +35,10 @@ pub(crate) struct Setup {
     wind_down_ms: u64,
     blind_after_ms: u64,
     max_hold_ms: Option<u64>,
+    /// `runs`, if there is an `every`.
+    every_ms: Option<u64>,
+    late_after_ms: Option<u64>,
+    max_ms: Option<u64>,
     /// Pause between two samples.
     pub(crate) interval_ms: u64,
     /// Maximum duration of a sample.
@@ -64,6 +68,9 @@ impl Default for Setup {
             wind_down_ms: 30_000,
             blind_after_ms: 60_000,
             max_hold_ms: None,
+            every_ms: None,
+            late_after_ms: None,
+            max_ms: None,
             interval_ms: 1_000,
             timeout_ms: 3_000,
         }
@@ -92,6 +99,9 @@ impl Setup {
             }
             "progress_is_length" => self.progress_is_length = yes_or_no(value)?,
             "claims" => self.fresh_for_ms = optional(value)?,
+            "every" => self.every_ms = optional(value)?,
+            "late_after" => self.late_after_ms = optional(value)?,
+            "max" => self.max_ms = optional(value)?,
             "max_hold" => self.max_hold_ms = optional(value)?,
             "pause" => self.pause = yes_or_no(value)?,
             "standby" => self.standby = yes_or_no(value)?,
@@ -158,6 +168,11 @@ impl Setup {
         let lock = LockSpec {
             lease_ms: self.lease_ms,
             renew_every_ms: self.renew_every_ms,
+            runs: self.every_ms.map(|every_ms| {
+                let runs = RunsSpec::new(every_ms);
+                let late_after_ms = self.late_after_ms.unwrap_or(runs.late_after_ms);
+                RunsSpec { late_after_ms, max_ms: self.max_ms, ..runs }
+            }),
             ..libraries::lock(key.as_bytes(), self.library)
         };
         TaskSpec {
