@@ -79,7 +79,8 @@ fn single_beat_renews_one_hold_and_lets_it_expire() {
     };
     let agent = agent(
         &server,
-        "  - {name: nightly, lock: {key: SINGLE_BEAT_nightly, library: single-beat}, max_hold: 4s}\n",
+        "  - {name: nightly, max_hold: 4s, \
+         lock: {key: SINGLE_BEAT_nightly, library: single-beat}}\n",
     );
     is_held(&agent, false);
     command

@@ -1,7 +1,7 @@
 //! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count.
 //! Read/write locks add a field `mode`, and `:write` to the writer's field; fair locks keep their
-//! queue in a list beside it, fenced ones a counter. node-redisson makes the same hash; its thread is
-//! a UUID.
+//! queue in a list beside it, fenced ones a counter. node-redisson makes the same hash; its thread
+//! is a UUID.
 
 use alloc::vec::Vec;
 
