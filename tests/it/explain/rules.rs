@@ -293,16 +293,16 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
             (RunsFacts { overdue: true, ..facts }, pieces)
         }
         "run_overran" => {
-            let pieces = vec!["Held 29.0 s > max 20.0 s."];
+            let pieces = vec!["> max 20.0 s."];
             (RunsFacts { overran: true, ..held }, pieces)
         }
         "run_kept" => (RunsFacts { run: RunFact::Over, ..held }, vec!["The last run began"]),
-        "run_goes_on" => (held, vec!["held"]),
+        "run_goes_on" => (held, vec!["Held (exclusive) by"]),
         "run_awaited" => {
             (runs.fact, runs.last) = (RunFact::Unseen, None);
             (RunsFacts { run: RunFact::Unseen, ..facts }, vec!["No run was seen since"])
         }
-        "between_runs" => (facts, vec!["free, confirmed"]),
+        "between_runs" => (facts, vec!["confirmed"]),
         _ => panic!("no case for {rule}"),
     };
     if facts.lock == LockFact::Free {
