@@ -155,7 +155,8 @@ fn read_runs(task: &Block<'_>) -> Result<Option<RunsSpec>, Reported> {
                        the anchor if it came by `<<`";
         task.report(field, message)
     });
-    let refused = refused.last();
+    // Each is reported.
+    let refused: Vec<Reported> = refused.collect();
     let every_ms = runs.required(
         "every",
         "write `every: 1h`, from one run's beginning to the \
@@ -170,7 +171,7 @@ fn read_runs(task: &Block<'_>) -> Result<Option<RunsSpec>, Reported> {
         max_ms: max_ms?,
         ..default
     };
-    refused.map_or(Ok(Some(spec)), Err)
+    refused.into_iter().next().map_or(Ok(Some(spec)), Err)
 }
 
 /// A value path, if there is one.

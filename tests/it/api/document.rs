@@ -218,6 +218,16 @@ impl Stage {
                 && view.task("alternate")["turn"]["task"] == json!("a")
         });
         server.cli(&["HSET", "outbound:claims", "runs:g", "1-2=1 3- host=web-1"]);
+        let goes_on = |view: &View| view.task("nightly")["periodic"]["present"].is_object();
+        let run = ["SET", "nightly:lock", "token", "PX", "600000"];
+        server.cli(&run);
+        until("a run", &mut |view| goes_on(view));
+        server.cli(&["DEL", "nightly:lock"]);
+        until("the end of a run", &mut |view| {
+            view.task("nightly")["periodic"]["last"]["end"].is_string()
+        });
+        server.cli(&run);
+        until("another run", &mut |view| goes_on(view));
         until("runs of a guard", &mut |view| {
             view.task("outbound")["runs"].pointer("/ended/0").is_some()
         });
@@ -321,6 +331,10 @@ tasks:
     hosts: {{hash: "unknown:hosts"}}
     settle: 500ms
     blind_after: 2s
+  - name: nightly
+    redis: main
+    lock: {{key: "nightly:lock", library: string}}
+    runs: {{every: 1h, late_after: 10m, max: 30m}}
   - {{name: stopped, redis: main, lock: {{key: "stopped:lock"}}, wanted: never}}
   - {{name: gone, redis: gone, lock: {{key: "gone:lock"}}}}
   - {{name: till, redis: shop, lock: {{key: "till:lock", library: string}}}}

@@ -207,7 +207,8 @@ fn all_libraries_in_one_redis_do_not_hide_each_other() {
     assert!(text.lines().count() <= LINES_MAX, "{text}");
     let config = Config::parse(&text, Path::new("x.yml"));
     config.unwrap_or_else(|why| panic!("{why}\n{text}"));
-    for (at, row) in rows.iter().enumerate() {
+    // A library's other states would be another answer for the same keys.
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| !row.again) {
         for print in &row.prints {
             let print = print.renamed(own(at));
             assert!(print.is_in(&text), "{}: {:?}\n{text}", row.library, print.cells());

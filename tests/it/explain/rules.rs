@@ -286,7 +286,7 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
         "run_overdue" => {
             (runs.late_ms, runs.may_have_run) = (700_000, true);
             let pieces = vec![
-                "Overdue 700.0 s > late_after 600.0 s.",
+                "Overdue 11m40s > late_after 10m.",
                 "and took 20.0 s",
                 "may have come and gone unseen",
             ];

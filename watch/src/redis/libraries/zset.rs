@@ -149,8 +149,10 @@ mod tests {
         Members.decode_of(lock, &set(members), !members.is_empty())
     }
 
-    /// The states of a fixture: name, PTTL and members.
-    fn states(fixture: &str) -> Vec<(&str, &str, Vec<(&str, &str)>)> {
+    /// A state of a fixture: its name, the PTTL, and the members with their scores.
+    type State<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
+
+    fn states(fixture: &str) -> Vec<State<'_>> {
         let lines = fixture.lines().filter(|line| !line.starts_with('#'));
         let states = lines.map(|line| {
             let columns: Vec<&str> = line.split('\t').collect();

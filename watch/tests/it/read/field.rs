@@ -117,7 +117,7 @@ fn what_is_no_field_is_unknown() {
         unknown(Unknown::NoPermission)
     );
     for odd in [vec![Reply::Nil, Reply::Nil], size(2, 5), size(1, -5)] {
-        let reading = lock_of(CAPS, &[odd.clone()]);
+        let reading = lock_of(CAPS, core::slice::from_ref(&odd));
         assert!(matches!(reading, LockReading::Unknown(_)), "{odd:?}: {reading:?}");
     }
     let changed = [size(1, 5), vec![Reply::Int(-1), wrong(), Reply::Int(-1)]];
