@@ -129,7 +129,7 @@ fn discover_names_what_only_looks_like_a_lock() {
     }
     let url = format!("redis://{}", server.address());
     let said = run(&["discover", "--redis", &url, "--watch", "0s"]);
-    assert!(said.contains("Locks that lockwatch does not read."), "{said}");
+    assert!(said.contains("Locks that are not proposed."), "{said}");
     for (command, what) in keys {
         assert!(said.contains(command[1]) && said.contains(&format!("a {what}")), "{what}: {said}");
     }

@@ -105,7 +105,8 @@ fn a_host_in_the_value_is_shown_and_the_token_is_not() {
         &server,
         "  - {name: net, lock: {key: net, library: string, host: {regex: '^(.+)_[0-9]+_[0-9a-f]{32}$'}}}\n  \
            - name: resque\n    \
-             lock: {key: resque, library: string, holder: {regex: '^(.+)$'}, host: {regex: '^(.+):[0-9]+$'}}\n",
+             lock: {key: resque, library: string, holder: {regex: '^(.+)$'}, host: {regex: '^(.+):[0-9]+$'}}\n    \
+             wanted: always\n    grace: 1s\n",
     );
     let is_on = |task: &str, host: &str| {
         agent.until(PATIENCE, "its host", |page| {

@@ -127,7 +127,9 @@ fn unread(seen: &ScannedKey) -> Option<&'static str> {
             Some("a string that is longer than a token; perhaps its holder lies inside, as in JSON")
         }
         Content::Hash { .. } => Some("a hash whose fields are those of no library"),
-        Content::Sorted { .. } => Some("a sorted set, perhaps a semaphore"),
+        Content::Sorted { .. } => {
+            Some("a sorted set, perhaps a semaphore, which `library: zset` reads")
+        }
         Content::List => Some("a list, perhaps of who waits"),
         Content::Set => Some("a set"),
         Content::Other => None,

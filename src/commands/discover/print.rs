@@ -131,7 +131,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     perhaps(&mut text, &mut names, report);
     let items = "Locks of jobs and items, one for each: no tasks of their own.";
     listed(&mut text, items, &report.items);
-    let unreadable = "Locks that lockwatch does not read.";
+    let unreadable = "Locks that are not proposed.";
     listed(&mut text, unreadable, &report.unreadable);
     if !report.remarks.is_empty() {
         text.push('\n');

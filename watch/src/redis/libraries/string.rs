@@ -186,7 +186,7 @@ fn python_redis_lock(seen: &ScannedKey) -> Option<Guess> {
 fn named(seen: &ScannedKey) -> Option<Guess> {
     const HOST: &str = "A string that names a host and a process";
     const DEADLINE: &str = "a string that is a time, and no TTL: perhaps until then the lock is \
-        held, which lockwatch does not read";
+        held, as `library: deadline` reads it";
     let shape = seen.shape()?;
     if !names_a_lock(&seen.key) {
         return None;

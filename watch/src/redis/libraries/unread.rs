@@ -109,6 +109,6 @@ fn rueidislock(seen: &ScannedKey) -> Option<Guess> {
 fn symfony(seen: &ScannedKey) -> Option<Guess> {
     let is_it = seen.ttl_ms.is_some() && seen.content == (Content::Sorted { has_writer: true });
     is_it.then_some(Guess::Unreadable(
-        "symfony/lock: a sorted set of tokens, which lockwatch does not read yet",
+        "symfony/lock: a sorted set of tokens; `library: zset` with `score: deadline` reads it",
     ))
 }
