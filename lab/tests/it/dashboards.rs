@@ -69,8 +69,9 @@ const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_store_uncovered_slots",
 ];
 
-/// Prefixes of the metrics of turns and of queues. All tasks of the scenario are locks.
-const OF_OTHER_KINDS: &[&str] = &["lockwatch_turn_", "lockwatch_queue_"];
+/// Prefixes of the metrics of turns, queues and periodic tasks. The scenario has none of them.
+const OF_OTHER_KINDS: &[&str] =
+    &["lockwatch_turn_", "lockwatch_queue_", "lockwatch_task_run_", "lockwatch_task_last_run_"];
 
 /// Prometheus' answer to one query.
 struct Answer {
