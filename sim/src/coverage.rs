@@ -177,7 +177,7 @@ impl Coverage {
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
-        missing.extend((self.announced == 0).then(|| "a change that is told".to_owned()));
+        missing.extend((self.announced == 0).then(|| "a change that is announced".to_owned()));
         missing.extend(
             (self.parts == 0).then(|| "an answer of another server than the lock's".to_owned()),
         );
@@ -223,7 +223,7 @@ impl Coverage {
         let written = writeln!(
             text,
             "lost       locks {}  switches {}\n\
-             checked    snapshots {}  answers {}  attempts in vain {}  changes told {}  parts \
+             checked    snapshots {}  answers {}  attempts in vain {}  changes announced {}  parts \
              {}  glances {}  joined {}  reloads {}",
             self.lost,
             self.switches_lost,

@@ -188,7 +188,7 @@ pub struct Label {
     pub value: Text,
 }
 
-/// The inputs of the verdict. `lock` only of a lock, `down_goes_on`, `stale` and `over_wind_down` only
+/// The inputs of the verdict. `lock` only of a lock; `down_goes_on`, `stale`, `over_wind_down` only
 /// if it is not periodic;
 /// `turn` only of turns; `queue` only of a queue; `gap_over_grace` of locks and turns; `late` of
 /// turns and queues.

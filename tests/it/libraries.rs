@@ -4,7 +4,6 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -119,7 +118,6 @@ impl Scene {
             let page = self.agent.page();
             assert_eq!(page.of("t", "lock_held"), expected, "{}", page.text());
             self.looked += 1;
-            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -185,12 +183,9 @@ fn dramatiq_leaves_a_zero_behind_and_nobody_holds_it() {
     let explained = scene.agent.text("/api/v1/tasks/t/explain");
     assert!(explained.contains("counts its holders and names none"), "{explained}");
     scene.server.cli(&["set", "nightly", "busy", "keepttl"]);
-    let says_why = |task: &Value| task["lock"]["unknown"]["reason"] == "layout";
-    let began = Instant::now();
-    while !says_why(&scene.agent.task("t")) {
-        assert!(began.elapsed() < SHOWN, "{:#}", scene.agent.task("t"));
-        thread::sleep(Duration::from_millis(20));
-    }
+    scene.agent.until_view(SHOWN, "layout", |view| {
+        view.task("t")["lock"]["unknown"]["reason"] == "layout"
+    });
 }
 
 #[test]
@@ -207,7 +202,10 @@ fn tasktiger_holds_until_the_instant_that_it_writes() {
     scene.expect(true);
     let before = scene.total("lock_acquisitions_total");
     assert!(before - HOLDS as f64 == 2.0, "{before}");
-    thread::sleep(Duration::from_millis(500));
+    let was_held = |page: &crate::support::exposition::Exposition| {
+        page.of("t", "lock_held_seconds") >= Some(0.5)
+    };
+    scene.agent.until(PATIENCE, "held for a while", was_held);
     program.run("renew");
     scene.agent.until(PATIENCE, "renewed", |page| page.of("t", "lock_renewals_total") >= Some(1.0));
     scene.expect(true);

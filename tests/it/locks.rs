@@ -4,8 +4,6 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use crate::support::agent::Agent;
 use crate::support::child::OwnedChild;
@@ -159,8 +157,9 @@ fn the_lock_of_portalocker_is_a_subscription() {
     is_held(&agent, false);
     let mut holding = Holding::start(command, &server, "portalocker");
     is_held(&agent, true);
-    thread::sleep(Duration::from_secs(2));
-    let page = agent.page();
+    let page = agent.until(PATIENCE, "held for a while", |page| {
+        page.of("nightly", "lock_held_seconds") >= Some(2.0)
+    });
     assert_eq!(page.of("nightly", "lock_held"), Some(1.0), "{}", page.text());
     assert_eq!(page.of("nightly", "lock_acquisitions_total"), Some(1.0), "{}", page.text());
     holding.release();

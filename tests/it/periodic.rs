@@ -1,6 +1,5 @@
 //! A periodic task with a real Redis: its last run, and that the next one is missed in time.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::support::PATIENCE;
@@ -36,7 +35,9 @@ fn a_job_that_stops_is_overdue_in_time_and_one_that_runs_is_not() {
     // As ShedLock does with `lockAtLeastFor`: the lease is shortened when the work is done.
     let began = Instant::now();
     server.cli(&["set", key, value, "px", "10000", "nx"]);
-    sleep(WORK);
+    agent.until(PATIENCE, "the work is done", |page| {
+        page.of("report", "lock_held_seconds") >= Some(WORK.as_secs_f64())
+    });
     server.cli(&["pexpire", key, "700"]);
     let done = began.elapsed();
     agent.until(PATIENCE, "the last run", |page| {

@@ -74,8 +74,8 @@ impl Scene {
         let url = format!("redis://{}", server.address());
         let agent = Agent::start(&format!(
             "redis:\n  main: {{url: \"{url}\", interval: 200ms}}\ntasks:\n  - {{name: {TASK}, turn: \
-             {{hash: turns, tasks: [a, b], {turn}}}, {more}}}\n  - {{name: beside, lock: {{key: \
-             beside}}}}\n"
+             {{hash: turns, tasks: [a, b], {turn}}}, {more}}}\n  - {{name: other, lock: {{key: \
+             other}}}}\n"
         ));
         Some(Scene { workers: Vec::new(), agent, server, folder: TempDir::new().unwrap() })
     }
@@ -257,7 +257,7 @@ fn what_is_no_turn_is_unknown_with_a_remedy() {
     }
     let is_unknown = |view: &View| view.verdict(TASK) == "unknown";
     let view = scene.agent.until_view(PATIENCE, "unknown", is_unknown);
-    assert_eq!(view.verdict("beside"), "stopped");
+    assert_eq!(view.verdict("other"), "stopped");
     scene.server.cli(&["del", "turns"]);
     scene.give("a", milliseconds() / 1_000);
     scene.until("running");

@@ -18,8 +18,8 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Takes in the host that the value of a lock names, of the present holder. Those of the holders
-    /// before it stay. Returns whether the names changed.
+    /// Takes in the host that the value of a lock names, of the present holder. Those of earlier
+    /// holders stay. Returns whether the names changed.
     pub(crate) fn add(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
         let Ok(named) = reading else { return self.observe(reading, log) };
         let is_new = |known: &(Vec<u8>, Vec<u8>)| named.iter().all(|(id, _)| *id != known.0);

@@ -66,7 +66,7 @@ impl Seen {
             Seen::Overran => "overran",
             Seen::TwoRan => "two ran",
             Seen::Reported => "reported",
-            Seen::Written => "told",
+            Seen::Written => "written",
             Seen::Counted => "counted",
             Seen::Unseen => "unseen",
         }

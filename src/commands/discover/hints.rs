@@ -102,7 +102,7 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     let mut of_progress: Vec<&[u8]> =
         names.iter().copied().filter(|name| is_of_progress(name)).collect();
     of_progress.sort_unstable();
-    if let Some(line) = beside(key) {
+    if let Some(line) = claims_or_hosts(key) {
         return Ok(vec![line]);
     }
     if let Some(field) = of_progress.first() {
@@ -136,7 +136,7 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
 }
 
 /// What a hash is whose name says that workers state in it who they are.
-fn beside(key: &[u8]) -> Option<String> {
+fn claims_or_hosts(key: &[u8]) -> Option<String> {
     let hash = yaml(key);
     let words = words(key);
     let is_called = |name: &[u8]| words.iter().any(|word| word == name);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn claims_and_hosts_are_known_by_their_names() {
-        let line = |key: &str| beside(key.as_bytes()).unwrap_or_default();
+        let line = |key: &str| claims_or_hosts(key.as_bytes()).unwrap_or_default();
         assert!(
             line("lockwatch:claims:outbound").starts_with("claims: {hash: \"lockwatch:claims:")
         );
