@@ -2,7 +2,7 @@
 //! evaluation and Alertmanager; and how late lockwatch reports a task as down. For display only;
 //! Prometheus evaluates the rules independently, and remembers.
 
-use lockwatch_judge::problems::{Compared, Finding, Problem, Problems, Row, rows};
+use lockwatch_judge::problems::{Compared, Finding, Problem, Problems, Row, Severity, rows};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
@@ -23,20 +23,24 @@ pub struct Alert {
     pub ms: u64,
     /// It is over, and still shown.
     pub is_event: bool,
+    /// Whom it wakes.
+    pub severity: Severity,
 }
 
 /// The alerts for what is seen now.
 pub fn firing(problems: &Problems) -> Vec<Alert> {
+    let alert = |problem: &Problem, ms, is_event| {
+        let row = problem.row();
+        Alert { row, ms, is_event, severity: problems.of(row.alert_severity()) }
+    };
     let states = problems.findings.iter().filter_map(|(problem, finding)| match finding {
-        Finding::Positive { ms } if problem.row().fires(*ms) => {
-            Some(Alert { row: problem.row(), ms: *ms, is_event: false })
-        }
+        Finding::Positive { ms } if problem.row().fires(*ms) => Some(alert(problem, *ms, false)),
         _ => None,
     });
     let mut alerts: Vec<Alert> = states.collect();
     for (problem, age_ms) in &problems.events {
         if !alerts.iter().any(|alert| alert.row.problem == *problem) {
-            alerts.push(Alert { row: problem.row(), ms: *age_ms, is_event: true });
+            alerts.push(alert(problem, *age_ms, true));
         }
     }
     alerts

@@ -22,7 +22,7 @@ pub use explanation::{
     Condition, Evidence, ExchangeShown, Explanation, PageDue, RuleGave, Setting, TimeToPage,
     TraceShown,
 };
-pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, Witness};
+pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, StoreShows, Witness};
 pub use periodic::{Periodic, Run};
 pub use queue::{Execution, Member, Orphan, Queue, QueueTotals};
 pub use store::{Node, Sentinel, Store, WakeUps};

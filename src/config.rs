@@ -27,6 +27,7 @@ mod roles;
 pub mod schema;
 mod secret;
 mod servers;
+mod stores;
 mod tasks;
 pub mod threshold;
 mod tls;

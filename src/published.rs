@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::paths::Links;
 use lockwatch_judge::snapshot::Snapshot;
+use lockwatch_judge::spec::StoreIndex;
 use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
@@ -35,6 +36,12 @@ impl Published {
     pub fn wall_at(&self, instant: Mono) -> AgentWall {
         let ago_ms = self.snapshot.at.since_ms(instant);
         AgentWall(self.wall.0 - i64::try_from(ago_ms).unwrap_or(i64::MAX))
+    }
+
+    /// The name of a store.
+    pub fn store_name(&self, store: StoreIndex) -> String {
+        let store = self.snapshot.stores.get(usize::from(store.0));
+        store.map_or_else(String::new, |store| store.spec.name.to_string())
     }
 }
 

@@ -257,6 +257,8 @@ pub struct StoreGrounds {
     pub was_read: bool,
     /// The smallest `blind_after` of its tasks, in milliseconds.
     pub blind_after_ms: u64,
+    /// All its tasks have a lock on other stores as well, so one store that fails is not critical.
+    pub is_one_of_several: bool,
     /// Since when two servers report that they are master.
     pub rival_master: Option<Mono>,
     /// Since when not all Sentinels name the same master.

@@ -105,6 +105,8 @@ named! {
         Protocol = "protocol",
         /// The server answered with another error.
         ServerError = "server_error",
+        /// Too few of the lock's stores were read to know who has it.
+        FewStores = "few_stores",
         /// The newest reading is too old: the watcher fell behind.
         Stale = "stale",
     }

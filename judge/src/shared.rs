@@ -374,12 +374,17 @@ impl Shared {
 
     /// Nothing of the task could be read.
     pub(crate) fn unread(&mut self, why: Unknown, at: Mono) {
+        self.parts_unread(why);
+        self.note_blind(at);
+    }
+
+    /// None of its other keys could be read.
+    pub(crate) fn parts_unread(&mut self, why: Unknown) {
         if let Some(wanting) = &mut self.wanting {
             wanting.switches.unknown(why);
         }
         self.claims.unread(why);
         self.pause.unread();
-        self.note_blind(at);
     }
 }
 

@@ -18,7 +18,9 @@ pub use crate::grounds::{Grounds, Rare, ShortHolds, Since, StoreGrounds};
 use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Refusal, Role, WakeUps};
 pub use crate::kinds::kind::KindView;
-pub use crate::kinds::lock::view::{HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT};
+pub use crate::kinds::lock::view::{
+    HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT, StoreShows,
+};
 pub use crate::kinds::queue::view::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::runs::view::{Over, PeriodicRun, RunsView};
 pub use crate::kinds::turn::view::{Taken, TurnView};

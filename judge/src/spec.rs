@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 pub use self::terms::{Claimants, Key, LibraryName, Score, Unit, ValuePath};
-pub use crate::kinds::lock::spec::LockSpec;
+pub use crate::kinds::lock::spec::{Agreement, LockSpec, Stores};
 pub use crate::kinds::queue::spec::{KeyPattern, QueueSpec};
 pub use crate::kinds::runs::spec::RunsSpec;
 pub use crate::kinds::turn::spec::{Name, TurnSpec};
@@ -28,6 +28,13 @@ pub struct WatchSpec {
     pub tasks: Vec<Arc<TaskSpec>>,
     /// Number of the configuration. A sample of an older one is recognised by it and dropped.
     pub epoch: u32,
+}
+
+impl WatchSpec {
+    /// The name of the store of `task`, or the names of its stores, joined.
+    pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
+        task.store_label(|store| Some(&self.stores.get(usize::from(store.0))?.name))
+    }
 }
 
 /// Position of a store in [`WatchSpec::stores`].
@@ -279,6 +286,42 @@ impl TaskSpec {
         match &mut self.kind {
             KindSpec::Lock(lock) => Some(lock),
             KindSpec::Turn(_) | KindSpec::Queue(_) => None,
+        }
+    }
+
+    /// The stores that have its lock: one, unless it stands on several.
+    pub fn stores(&self) -> &[StoreIndex] {
+        let several = self.lock().and_then(|lock| lock.stores.as_deref());
+        several.map_or(core::slice::from_ref(&self.store), |stores| &stores.all)
+    }
+
+    /// Whether its lock stands on several stores.
+    pub fn is_on_several(&self) -> bool {
+        self.stores().len() > 1
+    }
+
+    /// Whether one of its keys is on `store`.
+    pub fn is_on(&self, store: StoreIndex) -> bool {
+        self.stores().contains(&store)
+    }
+
+    /// What is to be read of it on `store`: on any but its own, only the lock.
+    pub fn part_on(self: &Arc<Self>, store: StoreIndex) -> Option<Arc<TaskSpec>> {
+        if store == self.store {
+            return Some(Arc::clone(self));
+        }
+        let only_lock = || TaskSpec::of(&self.name, store, self.kind.clone());
+        self.is_on(store).then(|| Arc::new(only_lock()))
+    }
+
+    /// The name of its store, or the names of its stores, joined: the label `store`.
+    pub fn store_label<'a>(&self, name: impl Fn(StoreIndex) -> Option<&'a Arc<str>>) -> Arc<str> {
+        match self.stores() {
+            [store] => name(*store).map_or_else(|| "".into(), Arc::clone),
+            all => {
+                let names = all.iter().filter_map(|store| name(*store).map(|it| &**it));
+                names.collect::<Vec<_>>().join("+").into()
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use crate::evidence::Origin;
 use crate::input::{
     Attestation, Input, NodeNews, NodeNewsKind, Outcome, SaidOf, Sample, Standing, Topology,
 };
+use crate::kinds::lock::view::LockView;
 use crate::reading::{Parts, TaskReading, Unknown};
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
@@ -46,7 +47,7 @@ struct Entry {
     rank: usize,
 }
 
-/// Identifies a task across configurations: the name of its store, its database and its lock's key.
+/// Identifies a task across configurations: its label `store`, its database and its lock's key.
 type Identity = (Arc<str>, u32, &'static str, Vec<u8>, Option<Vec<u8>>);
 
 impl State {
@@ -131,7 +132,10 @@ impl State {
             let mut view = task.view(at);
             let own = |why| said_of.get(&(TaskIndex(u32::try_from(position).ok()?), why)).cloned();
             let unknown = view.unknown.or(view.switches_unknown);
-            view.said = unknown.and_then(|why| own(why).or_else(|| store?.words(why)));
+            view.said = unknown.and_then(|why| match why {
+                Unknown::FewStores => Some(unread_stores(stores, view.lock()?)),
+                _ => own(why).or_else(|| store?.words(why)),
+            });
             view.refuses_writes = view.node.as_ref().and_then(|node| store?.refuses_writes(node));
             Some(view)
         };
@@ -150,8 +154,9 @@ impl State {
         let mut known: BTreeMap<Identity, (TaskIndex, Task)> = BTreeMap::new();
         for (entry, index) in self.tasks.drain(..).zip(0..) {
             if let Some(store) = self.stores.get(usize::from(entry.task.spec().store.0)) {
+                let label = store_label(&self.stores, entry.task.spec());
                 known.insert(
-                    identity(&store.spec, entry.task.spec()),
+                    identity(label, &store.spec, entry.task.spec()),
                     (TaskIndex(index), entry.task),
                 );
             }
@@ -164,7 +169,8 @@ impl State {
         let mut renumbered = BTreeMap::new();
         for task_spec in &spec.tasks {
             let Some(store) = spec.stores.get(usize::from(task_spec.store.0)) else { continue };
-            let known = known.remove(&identity(store, task_spec));
+            let label = spec.store_label(task_spec);
+            let known = known.remove(&identity(label.clone(), store, task_spec));
             let kept =
                 known.filter(|(_, task)| task.spec().kind.library() == task_spec.kind.library());
             let task = match kept {
@@ -173,18 +179,20 @@ impl State {
                         u32::try_from(self.tasks.len()).ok().map(|now| (before, TaskIndex(now))),
                     );
                     let mut log = Log::new(at, None);
-                    task.configure(task_spec.clone(), store.name.clone(), &mut log);
+                    task.configure(task_spec.clone(), label, &mut log);
                     events.extend(log.events(task_spec, None));
                     task
                 }
-                None => Task::new(task_spec.clone(), store.name.clone(), at),
+                None => Task::new(task_spec.clone(), label, at),
             };
             self.tasks.push(Entry { task, rank: 0 });
         }
         for (store, index) in self.stores.iter_mut().zip(0..) {
             store.failover_reports.renumber(&renumbered);
-            let own = spec.tasks.iter().filter(|task| task.store == StoreIndex(index));
-            let blind_after_ms = own.map(|task| task.blind_after_ms).min();
+            let own = || spec.tasks.iter().filter(|task| task.is_on(StoreIndex(index)));
+            let blind_after_ms = own().map(|task| task.blind_after_ms).min();
+            store.grounds.is_one_of_several =
+                own().next().is_some() && own().all(|task| task.is_on_several());
             store.grounds.blind_after_ms = blind_after_ms.unwrap_or(TaskSpec::BLIND_AFTER_MS);
         }
         self.by_name = (0..self.tasks.len()).collect();
@@ -356,7 +364,10 @@ impl State {
         );
         // What was read of them before says nothing.
         if kinds.iter().any(|(_, kind)| *kind == EventKind::UnrelatedServers) {
-            let own = |entry: &&mut Entry| entry.task.spec().store == sample.store;
+            let own = |entry: &&mut Entry| {
+                let spec = entry.task.spec();
+                spec.store == sample.store && !spec.is_on_several()
+            };
             for entry in self.tasks.iter_mut().filter(own) {
                 entry.task =
                     Task::new(entry.task.spec().clone(), store.spec.name.clone(), sample.sent);
@@ -398,7 +409,7 @@ impl State {
                 continue;
             }
             let mut log = Log::new(at, None);
-            entry.task.failed(why, at, &mut log);
+            entry.task.failed(sample.store, why, at, &mut log);
             mark(&mut self.changed, entry, log.is_empty());
             events.extend(log.events(entry.task.spec(), None));
         }
@@ -412,7 +423,7 @@ impl State {
         store.news(&news.node, &news.kind, &mut kinds);
         match &news.kind {
             NodeNewsKind::Said { why, .. } => {
-                let own = self.tasks.iter().filter(|entry| entry.task.spec().store == news.store);
+                let own = self.tasks.iter().filter(|entry| entry.task.spec().is_on(news.store));
                 own.for_each(|entry| mark(&mut self.changed, entry, true));
                 // The newest words count, and these are about the server.
                 let tasks = &mut self.tasks;
@@ -495,7 +506,9 @@ fn batch<'a>(
         continued: None,
         unflushed_since: None,
         standing: sample.standing,
+        store: sample.store,
         interval_ms: store.interval_ms,
+        timeout_ms: store.timeout_ms,
         took_ms: sample.took_ms,
     }
 }
@@ -505,9 +518,24 @@ fn stale_after_ms(store: &StoreSpec) -> u64 {
     store.interval_ms.saturating_add(store.timeout_ms).saturating_mul(2)
 }
 
-fn identity(store: &StoreSpec, task: &TaskSpec) -> Identity {
+fn identity(label: Arc<str>, store: &StoreSpec, task: &TaskSpec) -> Identity {
     let field = task.lock().and_then(|lock| lock.field.clone());
-    (store.name.clone(), store.db, task.kind.name(), task.kind.key().clone(), field)
+    (label, store.db, task.kind.name(), task.kind.key().clone(), field)
+}
+
+fn store_label(stores: &[Store], task: &TaskSpec) -> Arc<str> {
+    task.store_label(|store| Some(&stores.get(usize::from(store.0))?.spec.name))
+}
+
+/// The stores of a lock that say nothing about it, each with the reason.
+fn unread_stores(stores: &[Store], lock: &LockView) -> Arc<str> {
+    let unread = lock.stores.iter().flat_map(|all| all.iter());
+    let unread = unread.filter(|shows| shows.holders.is_none()).filter_map(|shows| {
+        let name = &stores.get(usize::from(shows.store.0))?.spec.name;
+        let why = shows.unknown.unwrap_or(Unknown::Stale);
+        Some(alloc::format!("{name}: {}", why.name()))
+    });
+    unread.collect::<Vec<_>>().join(", ").into()
 }
 
 fn name(tasks: &[Entry], position: usize) -> Option<&str> {
@@ -532,7 +560,7 @@ fn renewed_store(old: &mut Vec<Store>, spec: &StoreSpec) -> Store {
 /// The task of a sample, if it belongs to that store.
 fn entry(tasks: &mut [Entry], index: TaskIndex, store: StoreIndex) -> Option<&mut Entry> {
     let entry = tasks.get_mut(usize::try_from(index.0).ok()?)?;
-    (entry.task.spec().store == store).then_some(entry)
+    entry.task.spec().is_on(store).then_some(entry)
 }
 
 /// Marks that the task has changed, so that its view is rebuilt. `quiet`: without an event.

@@ -8,7 +8,7 @@ use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::{Origin, Seen};
 use crate::input::{Attestation, Standing};
-use crate::spec::TaskSpec;
+use crate::spec::{StoreIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 
 /// The properties of an accepted batch that apply to one task's reading.
@@ -23,8 +23,12 @@ pub(crate) struct Accepted<'a> {
     /// flushed, as one of its readings proves.
     pub(crate) unflushed_since: Option<u64>,
     pub(crate) standing: Standing,
+    /// The store that it was read from.
+    pub(crate) store: StoreIndex,
     /// Pause between two sweeps.
     pub(crate) interval_ms: u64,
+    /// A reply older than this is no evidence.
+    pub(crate) timeout_ms: u64,
     pub(crate) took_ms: u64,
 }
 

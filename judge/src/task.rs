@@ -22,7 +22,7 @@ use crate::kinds::turn::TurnTask;
 use crate::reading::{LockReading, Parts, TaskReading, Unknown};
 use crate::shared::{Judged, Shared};
 use crate::snapshot::TaskView;
-use crate::spec::{KindSpec, TaskSpec};
+use crate::spec::{KindSpec, StoreIndex, TaskSpec};
 use crate::step::{Accepted, Log};
 use crate::time::Mono;
 use crate::verdict::{Rule, Wanted, judge};
@@ -90,6 +90,9 @@ impl Task {
     /// Whether a server that decides now, other than the sample's, has answered a later request. A
     /// result from the earlier server is then outdated.
     pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        if self.spec().is_on_several() {
+            return false;
+        }
         let origin = self.shared.origin.as_ref();
         let elsewhere = origin.is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
         elsewhere
@@ -98,10 +101,24 @@ impl Task {
     }
 
     /// The attempt gave no information about this task.
-    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log) {
+    pub(crate) fn failed(&mut self, store: StoreIndex, why: Unknown, at: Mono, log: &mut Log) {
         self.shared.newest_attempt = at;
-        self.unread(why, at);
-        self.shared.blind.attempted(at, false);
+        match &mut self.kind {
+            OfKind::Lock(lock) if self.shared.spec.is_on_several() => {
+                if store == self.shared.spec.store {
+                    self.shared.parts_unread(why);
+                }
+                lock.store_failed(&mut self.shared, (store, why), at, log);
+                // No store of its own fails with this lock, so this says what no store does.
+                if !self.is_readable() {
+                    self.still_blind(at);
+                }
+            }
+            _ => {
+                self.unread(why, at);
+                self.shared.blind.attempted(at, false);
+            }
+        }
         self.judge(log);
     }
 
@@ -254,7 +271,9 @@ impl Task {
 
     /// Takes in the reading of a server that does not decide. It shows of a lock who has it there.
     pub(crate) fn witness(&mut self, lock: &LockReading, batch: Accepted<'_>, log: &mut Log) {
-        if let OfKind::Lock(task) = &mut self.kind {
+        if let OfKind::Lock(task) = &mut self.kind
+            && !self.shared.spec.is_on_several()
+        {
             task.compare_servers(&mut self.shared, lock, batch, log);
             self.judge(log);
         }
@@ -293,7 +312,7 @@ mod tests {
     #[test]
     fn a_task_with_only_a_lock_is_small() {
         let sizes = [size_of::<Task>(), size_of::<TaskView>(), size_of::<Totals>()];
-        assert!(sizes[0] <= 736 && sizes[1] <= 544 && sizes[2] <= 256, "{sizes:?}");
+        assert!(sizes[0] <= 744 && sizes[1] <= 552 && sizes[2] <= 256, "{sizes:?}");
     }
 
     /// A glance may return the same copy of a reading again, while the names of the hosts have
@@ -326,7 +345,9 @@ mod tests {
                 continued,
                 unflushed_since: None,
                 standing,
+                store: StoreIndex(0),
                 interval_ms,
+                timeout_ms: 3_000,
                 took_ms,
             };
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));

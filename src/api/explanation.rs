@@ -58,7 +58,8 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExplainedEvidence"))]
 pub struct Evidence {
-    /// Its subject: `lock`, `turn`, `queue`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
+    /// Its subject: `lock`, `turn`, `queue`, `switches`, `progress`, `claims`, `hosts`, `pause`,
+    /// `store` (one of several that have the lock) or `witness`.
     pub of: String,
     /// The server that gave it.
     pub node: Option<String>,

@@ -32,6 +32,25 @@ pub struct Lock {
     pub lease_seconds: Option<Seconds>,
     /// Pause between two renewals, where known.
     pub renewal_period_seconds: Option<Seconds>,
+    /// What each of its stores shows, in the order of the configuration. Only of a lock that stands
+    /// on several; its instants then are on the clock of one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stores: Option<Vec<StoreShows>>,
+}
+
+/// What one of several stores shows of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct StoreShows {
+    /// The store's name; escaped.
+    pub store: Text,
+    /// When it was last read, by the agent's clock.
+    pub at: At,
+    /// Its holders, none if it is free there; `null` when it was not read, or too long ago.
+    pub holders: Option<Vec<Holder>>,
+    /// Why the newest reading gave no answer.
+    pub unknown: Option<Unknown>,
 }
 
 /// The present hold. Its instants are of the server's clock.

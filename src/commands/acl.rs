@@ -96,8 +96,8 @@ fn agent_rule(
     version: ServerVersion,
 ) -> AclRule {
     let mut needs = Needs::new(redis, version);
-    for task in config.tasks.iter().filter(|task| task.store == index) {
-        needs.add_task(task);
+    for (_, task) in config.tasks_on(index) {
+        needs.add_task(&task);
     }
     rule_for(redis, version, &needs)
 }

@@ -276,14 +276,14 @@ impl Page<'_> {
 /// The labels that the agent gives to the series that reports this task as down. A `severity` label
 /// of the task replaces `critical`.
 fn own_labels(config: &Config, task: &TaskSpec) -> Labels {
-    let store = config.redises.get(usize::from(task.store.0)).map_or("", |redis| &redis.name);
+    let store = config.store_label(task);
     let shown = |value: &str| escape(value.as_bytes()).into_owned();
     let own = task.labels.iter().map(|(name, value)| (name.to_string(), shown(value)));
     let mut labels: Labels = own.collect();
     let severity = labels.remove("severity").filter(|severity| !severity.is_empty());
     labels.insert("severity".to_owned(), severity.unwrap_or_else(|| "critical".to_owned()));
     labels.insert("task".to_owned(), shown(&task.name));
-    labels.insert("store".to_owned(), shown(store));
+    labels.insert("store".to_owned(), shown(&store));
     labels
 }
 
@@ -428,8 +428,9 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
         let never = format!("never {NOT_WANTED}");
         return [name, grace, never, "-".to_owned(), "-".to_owned(), "-".to_owned()];
     }
-    let interval_ms =
-        config.redises.get(usize::from(task.store.0)).map_or(0, |redis| ms(redis.interval));
+    let stores = task.stores().iter();
+    let redises = stores.filter_map(|store| config.redises.get(usize::from(store.0)));
+    let interval_ms = redises.map(|redis| ms(redis.interval)).max().unwrap_or(0);
     let down_ms = down_after_ms(interval_ms, task);
     let page = timing.page(config, task);
     if let Some(why) = page.never() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{StoreIndex, TaskIndex};
+use lockwatch_judge::spec::StoreIndex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -36,12 +36,11 @@ pub(super) fn begin(
         if !is_watched(index) {
             continue;
         }
-        let own = (0..).map(TaskIndex).zip(&config.tasks).filter(|(_, task)| task.store == index);
         let assignment = Assignment {
             epoch: 0,
             index,
             config: RedisConfig { wake_ups: false, ..redis.clone() },
-            tasks: own.map(|(task, spec)| (task, Arc::clone(spec))).collect(),
+            tasks: config.tasks_on(index),
         };
         let (sender, assignments) = watch::channel(Arc::new(assignment));
         let watcher = io::run(assignments, inputs.clone(), clock, traces.clone());

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use lockwatch_judge::spec::StoreIndex;
 use lockwatch_watch::redis::store::{HostPort, Servers};
 use serde_yaml::Value;
 
@@ -135,8 +136,9 @@ fn check_locks(
         redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let (Some(redis), Some((kind, key, part))) = (task.redis, &task.key) else { continue };
-        let places = places.get(usize::from(redis.0)).into_iter().flatten();
+        let Some((kind, key, part)) = &task.key else { continue };
+        let of = |store: &StoreIndex| places.get(usize::from(store.0));
+        let places = task.stores.iter().filter_map(of).flatten();
         let firsts = places.map(|place| *seen.entry((place, key, part)).or_insert(index));
         if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);

@@ -11,10 +11,11 @@ use serde_yaml::Value;
 
 use super::block::{Block, choice};
 use super::mistake::Reported;
+use super::redises::Redises;
 use super::roles::{Roles, read_key};
 use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, RUNS, TURN};
-use super::threshold;
 use super::values::{bytes, count, duration_ms, key, text};
+use super::{stores, threshold};
 
 /// The fields that only a task with a lock has.
 const OF_LOCKS: [&str; 6] = ["settle", "wind_down", "progress", "max_hold", "guard", "runs"];
@@ -26,7 +27,11 @@ const LIMIT_MAX: usize = 1_000_000;
 const QUEUE_LIBRARY: &str = "string";
 
 /// Reads what guards a task.
-pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Reported> {
+pub(super) fn read(
+    task: &Block<'_>,
+    redises: Option<&Redises>,
+    roles: &mut Roles,
+) -> Result<KindSpec, Reported> {
     const REMEDY: &str = "write `lock: {key: …}`, or `turn`, or `queue`";
     let field = task.exactly_one(&["lock", "turn", "queue"], REMEDY)?;
     let refuse = |fields: &[&str]| {
@@ -52,14 +57,18 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
             fits.and(queue).map(KindSpec::Queue)
         }
         _ => {
-            let lock = read_lock(task, roles);
+            let lock = read_lock(task, redises, roles);
             let runs = read_runs(task);
             Ok(KindSpec::Lock(LockSpec { runs: runs?, ..lock? }))
         }
     }
 }
 
-fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
+fn read_lock(
+    task: &Block<'_>,
+    redises: Option<&Redises>,
+    roles: &mut Roles,
+) -> Result<LockSpec, Reported> {
     let Some(lock) = task.child("lock", &LOCK)? else { return Err(Reported) };
     let key = read_key(&lock, "key", roles);
     let library = lock.either("library", "scheme").and_then(|field| {
@@ -85,12 +94,13 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
         return Err(lock.report("host", "cannot be combined with `hosts`; keep one of them"));
     }
     let scores = read_scores(&lock, library, lease_ms);
+    let stores = stores::read_several(&lock, redises);
     let spec = libraries::lock(&key?, library?);
     let (field, holder, host, (score, limit)) = (field?, holder?, host?, scores?);
     let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
     let spec = LockSpec { score, limit, claimants, lease_ms, renew_every_ms, ..spec };
-    Ok(LockSpec { field, holder, host, ..spec })
+    Ok(LockSpec { field, holder, host, stores: stores?.map(Box::new), ..spec })
 }
 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{StoreSpec, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::store::{HostPort, Servers, Store};
 
@@ -104,6 +104,17 @@ impl Config {
         let message = "needs to know who flips a switch: give the agent a web file with \
                        `basic_auth_users` (--web.config.file), or leave `page` out";
         ConfigErrors::of_fields(source, fields, message).map_or(Ok(()), Err)
+    }
+
+    /// The tasks with keys on `store`, and of each what is to be read there.
+    pub fn tasks_on(&self, store: StoreIndex) -> Vec<(TaskIndex, Arc<TaskSpec>)> {
+        let numbered = (0..).map(TaskIndex).zip(&self.tasks);
+        numbered.filter_map(|(index, task)| Some((index, task.part_on(store)?))).collect()
+    }
+
+    /// The name of the store of `task`, or the names of its stores, joined.
+    pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
+        task.store_label(|store| Some(&self.redises.get(usize::from(store.0))?.name))
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.

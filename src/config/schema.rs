@@ -195,6 +195,8 @@ pub(super) const LOCK: BlockSpec = BlockSpec {
     fields: &[
         "key",
         "field",
+        "stores",
+        "mode",
         "library",
         "holder",
         "host",

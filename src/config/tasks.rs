@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwatch_judge::limit::{Limit, OF_TASK};
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex,
-    TaskSpec, WantedSource, WantedSpec,
+    Stores, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::store::Servers;
@@ -21,8 +21,9 @@ use super::redises::Redises;
 use super::resolved::{RedisConfig, ms};
 use super::roles::{Roles, claim, read_key};
 use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
+use super::stores;
 use super::threshold::{self, Sampling};
-use super::values::{bytes, key, kind as kind_of, label_value, name, text};
+use super::values::{bytes, key, kind as kind_of, label_value, name};
 
 /// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
@@ -45,7 +46,7 @@ pub(super) struct Shared<'a> {
 #[derive(Default)]
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
-    pub(super) redis: Option<StoreIndex>,
+    pub(super) stores: Vec<StoreIndex>,
     /// What guards it: the kind, its key, and the field of a lock that is one.
     pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
     pub(super) spec: Option<TaskSpec>,
@@ -59,8 +60,9 @@ pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
 fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let mut roles = Roles::new();
     let name = block.required("name", "write `name: …`", name);
-    let found = redis_of(block, shared);
-    let guarded = kind::read(block, &mut roles);
+    let guarded = kind::read(block, shared.redises, &mut roles);
+    let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
+    let found = stores::read(block, shared.redises, of_lock);
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
@@ -77,7 +79,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         shared.dir,
     );
     let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
-    if let Ok((_, Some(redis))) = &found {
+    // Of several stores, the one that may be read latest.
+    let slowest = found.iter().flat_map(|found| &found.configs);
+    if let Some(redis) = slowest.max_by_key(|redis| redis.interval + redis.timeout) {
         let sampling = Sampling {
             redis: &redis.name,
             interval_ms: ms(redis.interval),
@@ -123,7 +127,12 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         block.report(field, mistake);
     }
 
-    let redis = found.map(|(index, _)| index);
+    if let (Some(_), Ok(Some(_))) = (of_lock, &guard) {
+        let message = "takes a lock of a single store, and this one has several `stores`; remove it, \
+                       or run the script under a lock of its own";
+        block.report("guard", message);
+    }
+    let stores = found.as_ref().map(|found| found.all.clone()).unwrap_or_default();
     let key = guarded.as_ref().ok().map(|kind| {
         let field = if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None };
         (kind.name(), kind.key().clone(), field)
@@ -138,7 +147,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             paused_until: paused_until?,
             labels: labels?,
             full_metrics: full_metrics?,
-            ..TaskSpec::of(&spec_name?, redis?, guarded?)
+            ..TaskSpec::of(&spec_name?, found?.own, guarded?)
         };
         for (limit, ms) in limits {
             ms?.map(|ms| limit.set(&mut spec, ms));
@@ -146,41 +155,15 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         Ok(spec)
     };
     let spec = guard.is_ok().then(assemble).and_then(Result::ok);
-    ReadTask { name: name.ok(), redis: redis.ok(), key, spec, guard: guard.ok().flatten() }
+    ReadTask { name: name.ok(), stores, key, spec, guard: guard.ok().flatten() }
+}
+
+fn stores_of_lock(kind: &KindSpec) -> Option<&Stores> {
+    if let KindSpec::Lock(lock) = kind { lock.stores.as_deref() } else { None }
 }
 
 fn lease_ms(kind: &KindSpec) -> Option<u64> {
     if let KindSpec::Lock(lock) = kind { lock.lease_ms } else { None }
-}
-
-/// The Redis store that a task names, or the only one. Its configuration is absent if that has
-/// mistakes of its own.
-fn redis_of<'a>(
-    block: &Block<'_>,
-    shared: &Shared<'a>,
-) -> Result<(StoreIndex, Option<&'a RedisConfig>), Reported> {
-    let named = block.optional("redis", text)?;
-    let redises = shared.redises.ok_or(Reported)?;
-    let names = || redises.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-    let position = match named {
-        Some(wanted) => redises.keys().position(|name| *name == wanted).ok_or_else(|| {
-            block.report(
-                "redis",
-                format!("{} is not one of the redises; use one of {}", quoted(&wanted), names()),
-            )
-        })?,
-        None if redises.len() == 1 => 0,
-        None => {
-            return Err(block.report_whole(format!(
-                "does not say which redis; add `redis:` with one of {}",
-                names()
-            )));
-        }
-    };
-    let config = redises.values().nth(position).and_then(|config| config.as_ref().ok());
-    let index =
-        u16::try_from(position).map_err(|_| block.report("redis", "is one redis too many"))?;
-    Ok((StoreIndex(index), config))
 }
 
 fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {

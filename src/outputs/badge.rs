@@ -56,7 +56,7 @@ impl Says {
     /// The badge of a task that is known.
     pub(crate) fn of(published: &Published, view: &TaskView) -> Says {
         let alerts = firing(&of_task(view, published.snapshot.at, None));
-        let page = alerts.into_iter().find(|alert| alert.row.alert_severity().is_page());
+        let page = alerts.into_iter().find(|alert| alert.severity.is_page());
         Says::Verdict(view.verdict, page.map(|alert| alert.row.alert))
     }
 }

@@ -132,8 +132,8 @@ pub fn tasks_fingerprint(spec: &WatchSpec) -> u64 {
             .chain(addresses.map(<[u8]>::to_vec))
     });
     let tasks = spec.tasks.iter().flat_map(|task| {
-        let store = task.store.0.to_be_bytes();
-        [task.name.as_bytes().to_vec(), store.to_vec(), task.kind.key().clone()]
+        let stores = task.stores().iter().flat_map(|store| store.0.to_be_bytes()).collect();
+        [task.name.as_bytes().to_vec(), stores, task.kind.key().clone()]
     });
     number(stores.chain(tasks))
 }

@@ -17,8 +17,8 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, RunsSpec, Score, StoreIndex, TurnSpec,
-    ValuePath, WantedSource,
+    Agreement, Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, RunsSpec, Score,
+    StoreIndex, Stores, TurnSpec, ValuePath, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -226,9 +226,11 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, backup, messages, scheduler, importer, hourly] = rest else {
-        panic!("six more")
+    let [exporter, backup, messages, scheduler, importer, settlement, hourly] = rest else {
+        panic!("seven more")
     };
+    let stores = Stores { all: [0, 1, 5].map(StoreIndex).to_vec(), mode: Agreement::Quorum };
+    assert_eq!(settlement.lock().unwrap().stores.as_deref(), Some(&stores));
     let backup = backup.lock().unwrap();
     assert_eq!(
         (&*backup.key, backup.field.as_deref()),
@@ -476,7 +478,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30, 30, 30, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s              1m\n"),

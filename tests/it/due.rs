@@ -83,8 +83,11 @@ fn what_is_seen_fires() {
 fn an_event_fires_once_and_switches_that_were_never_seen_after_a_while() {
     let reported = |findings: &[(Problem, u64)], events: &[(Problem, u64)]| -> Vec<_> {
         let findings = findings.iter().map(|(of, ms)| (*of, Finding::Positive { ms: *ms }));
-        let problems =
-            Problems { clear: false, findings: findings.collect(), events: events.to_vec() };
+        let problems = Problems {
+            findings: findings.collect(),
+            events: events.to_vec(),
+            ..Problems::default()
+        };
         let alerts = firing(&problems).into_iter();
         alerts.map(|alert| (alert.row.alert, alert.ms, alert.is_event)).collect()
     };

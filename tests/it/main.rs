@@ -49,6 +49,7 @@ mod signs;
 mod snapshots;
 mod sockets;
 mod status;
+mod stores;
 mod support;
 mod tls;
 mod topologies;

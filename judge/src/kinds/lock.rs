@@ -1,5 +1,6 @@
 //! A task that a lock guards.
 
+mod ballot;
 mod continuity;
 mod ended;
 mod handover;
@@ -17,6 +18,7 @@ pub(crate) mod view;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use self::ballot::{Ballot, Count};
 use self::handover::Handover;
 use self::hold::{Context, Hold, continues};
 use self::lost::Losses;
@@ -31,13 +33,14 @@ use crate::continuity::generation::{Continued, same_process};
 use crate::event::{End, EventKind, Fate, Party};
 use crate::evidence::{Attempts, Origin};
 use crate::grounds::follow;
+use crate::input::{Attestation, Standing};
 use crate::reading::{Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown};
 use crate::shared::clocks::{GapClock, Holding};
 use crate::shared::progress::ProgressClock;
 use crate::shared::runs::{Present, Runs};
 use crate::shared::splits::witnesses::{Limits, Witnesses, Word};
 use crate::shared::{Shared, Signs};
-use crate::spec::TaskSpec;
+use crate::spec::{Authority, StoreIndex, TaskSpec};
 use crate::step::{Accepted, Log};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, LockFacts, RunsFacts};
@@ -69,6 +72,8 @@ pub(crate) struct LockTask {
     ttl_ms: Option<u64>,
     /// Its runs, if it exists only while one lasts.
     runs: Option<Box<Periodic>>,
+    /// What its stores show, if it stands on several.
+    ballot: Option<Box<Ballot>>,
 }
 
 impl LockTask {
@@ -86,7 +91,49 @@ impl LockTask {
             last: None,
             ttl_ms: None,
             runs: spec.runs.as_ref().map(|runs| Box::new(Periodic::new(runs))),
+            ballot: spec.stores.as_ref().map(|stores| Box::new(Ballot::new(stores))),
         }
+    }
+
+    /// One of its stores was not read.
+    pub(crate) fn store_failed(
+        &mut self,
+        shared: &mut Shared,
+        (store, why): (StoreIndex, Unknown),
+        at: Mono,
+        log: &mut Log,
+    ) {
+        let count = self.ballot.as_mut().and_then(|ballot| ballot.failed(store, why, at));
+        if let Some(count) = count {
+            self.observe_count(shared, &count, log);
+        }
+    }
+
+    /// Takes in what its stores show together, as if one server without replicas had said it.
+    fn observe_count(&mut self, shared: &mut Shared, count: &Count, log: &mut Log) {
+        let attestation = Attestation::master(count.clock, count.clock);
+        let origin = Arc::new(Origin {
+            node: shared.store.clone(),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            authority: Authority::ALONE,
+        });
+        let batch = Accepted {
+            sent: count.sent,
+            attestation: &attestation,
+            origin: &origin,
+            continued: None,
+            unflushed_since: None,
+            standing: Standing::Decides,
+            store: shared.spec.store,
+            interval_ms: count.interval_ms,
+            timeout_ms: 0,
+            took_ms: 0,
+        };
+        let nothing_else = (&count.lock, &Parts::default());
+        self.observe_lock(shared, nothing_else, &Signs::default(), batch, log);
     }
 
     /// What a reading from `origin` proves about the data with which that process began.
@@ -360,6 +407,10 @@ impl Kind for LockTask {
                 (Some(runs), Some(spec)) => runs.configure(spec),
                 (runs, spec) => *runs = spec.as_ref().map(|spec| Box::new(Periodic::new(spec))),
             }
+            let stores = lock.stores.as_deref();
+            if self.ballot.as_ref().zip(stores).is_none_or(|(it, stores)| !it.is_of(stores)) {
+                self.ballot = stores.map(|stores| Box::new(Ballot::new(stores)));
+            }
         }
     }
 
@@ -412,6 +463,16 @@ impl Kind for LockTask {
             self.shown.hosts_changed();
         }
         let GuardReading::Lock { lock, extras } = &reading.guard else { return None };
+        if let Some(ballot) = &mut self.ballot {
+            let count = ballot.observe(lock, batch);
+            if batch.store == shared.spec.store {
+                self.observe_parts(shared, &reading.parts, signs, batch, log);
+            }
+            if let Some(count) = count {
+                self.observe_count(shared, &count, log);
+            }
+            return None;
+        }
         self.observe_extras(shared, *extras, log);
         self.observe_lock(shared, (lock, &reading.parts), signs, batch, log)
     }
@@ -527,6 +588,7 @@ impl Kind for LockTask {
             renewals: self.renewals.clone(),
             witnesses: self.witnesses.view().into(),
             runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
+            stores: self.ballot.as_ref().map(|ballot| Arc::new(ballot.view())),
         })
     }
 }

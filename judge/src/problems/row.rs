@@ -207,6 +207,16 @@ pub struct Problems {
     pub findings: Vec<(Problem, Finding)>,
     /// What happened not long ago, and its age in milliseconds.
     pub events: Vec<(Problem, u64)>,
+    /// They are of a store that only has locks that other stores have as well: one that fails wakes
+    /// nobody.
+    pub only_warn: bool,
+}
+
+impl Problems {
+    /// What becomes of a severity here.
+    pub fn of(&self, severity: Severity) -> Severity {
+        if self.only_warn { Severity::Warning } else { severity }
+    }
 }
 
 /// The time between two scrapes, when it was too long for what happened in it to be seen.

@@ -79,7 +79,12 @@ pub fn of_store(view: &StoreView, at: Mono, unscraped: Option<Unscraped>) -> Pro
         let shown = unscraped.and_then(|gap| gap.shown_at(event));
         Some((row.problem, row.age_ms(&[Some(event), shown], at)?))
     });
-    Problems { clear, findings: shown.collect(), events: events.collect() }
+    Problems {
+        clear,
+        findings: shown.collect(),
+        events: events.collect(),
+        only_warn: view.grounds.is_one_of_several,
+    }
 }
 
 /// What is found of one problem of a store.

@@ -298,7 +298,7 @@ pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Probl
         let shown = unscraped.and_then(|gap| gap.shown_at(event));
         Some((row.problem, row.age_ms(&[Some(event), after_pause, shown], at)?))
     });
-    Problems { clear, findings, events: events.collect() }
+    Problems { clear, findings, events: events.collect(), only_warn: false }
 }
 
 /// What is found of one problem of a task, whether or not a pause withholds it.

@@ -9,6 +9,7 @@ mod restarts;
 mod rules;
 mod servers;
 mod simulation;
+mod stores;
 mod timelines;
 #[path = "../../../judge/tests/truth/mod.rs"]
 mod truth;

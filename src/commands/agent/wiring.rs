@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwatch_judge::event::Event;
 use lockwatch_judge::input::Input;
-use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -235,8 +235,7 @@ impl Watching {
 fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
     config.redises.iter().zip(0..).map(move |(redis, index)| {
         let redis_index = StoreIndex(index);
-        let tasks = config.tasks.iter().zip(0..).filter(|(task, _)| task.store == redis_index);
-        let tasks = tasks.map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
+        let tasks = config.tasks_on(redis_index);
         Assignment { epoch, index: redis_index, config: redis.clone(), tasks }
     })
 }

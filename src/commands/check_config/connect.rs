@@ -51,8 +51,16 @@ fn absent_of<'a>(
     store: &'a StoreView,
     snapshot: &'a Snapshot,
 ) -> impl Iterator<Item = &'a Arc<TaskView>> {
-    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
-    own.filter(|task| absent::is_absent(task))
+    own(store, snapshot).filter(|task| absent::is_absent(task))
+}
+
+/// The tasks of a store. One with several is a task of the store that has its other keys.
+fn own<'a>(
+    store: &'a StoreView,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = &'a Arc<TaskView>> {
+    let of = |task: &TaskView| snapshot.stores.get(usize::from(task.spec.store.0));
+    snapshot.tasks.iter().filter(move |task| of(task).is_some_and(|of| **of == *store))
 }
 
 /// The server that decides, unless there are several.
@@ -71,8 +79,8 @@ fn decides(redis: &RedisConfig, store: &StoreView) -> Option<HostPort> {
 
 /// What a single server says of itself that matters for its tasks.
 async fn hints(redis: &RedisConfig, store: &StoreView, snapshot: &Snapshot) -> Option<Vec<String>> {
-    let own = || snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
-    let has_switches = own().any(|task| task.spec.wanted.as_ref().is_some_and(has_key));
+    let has_switches =
+        own(store, snapshot).any(|task| task.spec.wanted.as_ref().is_some_and(has_key));
     let lacks = absent_of(store, snapshot).next().is_some();
     if !has_switches && !lacks {
         return None;
@@ -185,7 +193,7 @@ fn lines(store: &StoreView, published: &Published) -> Vec<Line> {
     if let Some(why) = store.unknown.filter(|why| !is_told(*why)) {
         lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why).as_deref()));
     }
-    let own = || published.snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    let own = || own(store, &published.snapshot);
     lines.extend(own().filter_map(|task| of_task(store, task)).take(TASKS_MAX));
     lines.extend(own().flat_map(|task| doubts(published, task)).take(TASKS_MAX));
     let absent = absent_of(store, &published.snapshot).take(TASKS_MAX);

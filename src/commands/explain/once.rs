@@ -44,8 +44,7 @@ pub(super) async fn look(config: &Config, name: Option<&str>) -> Result<Look, St
     let traces = Traces::default();
     let ticket = traces.arm(name);
     let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
-    let Momentary { snapshots, .. } =
-        &momentary::begin(&only, &traces, |store| store == task.store);
+    let Momentary { snapshots, .. } = &momentary::begin(&only, &traces, |store| task.is_on(store));
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();

@@ -94,9 +94,8 @@ impl Chronicle {
     /// Ends the verdicts and alerts of tasks, and of Redis servers, that left the configuration.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
-            let redis = config.stores.get(usize::from(task.store.0));
-            let redis = redis.map(|redis| &*redis.name).unwrap_or_default();
-            self.tasks.entry(Arc::clone(&task.name)).or_default().about = about(task, redis);
+            let store = config.store_label(task);
+            self.tasks.entry(Arc::clone(&task.name)).or_default().about = about(task, &store);
         }
         let goes_on = |name: &Arc<str>| config.tasks.iter().any(|task| task.name == *name);
         for (name, story) in self.tasks.iter_mut().filter(|(name, _)| !goes_on(name)) {

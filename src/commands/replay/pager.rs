@@ -104,7 +104,7 @@ impl Pager {
 type Found = (&'static str, SpanKind);
 
 fn firing(problems: &Problems) -> Vec<Found> {
-    let found = |alert: Alert| match alert.row.alert_severity().is_page() {
+    let found = |alert: Alert| match alert.severity.is_page() {
         true => (alert.row.alert, SpanKind::Page),
         false => (alert.row.alert, SpanKind::Warning),
     };

@@ -2,7 +2,7 @@
 
 use super::fact::{Fact, Line, Part, Subject, fact, words};
 use super::shared::{NAMED_MAX, held, holders, lease, notes, past, present, progress, wanted};
-use crate::api::{EndedRun, Hold, Holder, Lock, Runs, Task};
+use crate::api::{EndedRun, Hold, Holder, Lock, Runs, StoreShows, Task};
 use crate::text::instants::seconds;
 
 pub(super) fn facts(subject: Subject<'_>, lock: &Lock) -> Vec<Fact> {
@@ -10,6 +10,7 @@ pub(super) fn facts(subject: Subject<'_>, lock: &Lock) -> Vec<Fact> {
     let hosts = task.hosts_unknown.clone().map(|why| vec![Part::Unread(why)]);
     vec![
         fact("Holder", [holder(lock, present(task))]),
+        fact("On its stores", lock.stores.iter().flatten().map(on_store)),
         fact("Hosts", hosts),
         fact("Held for", held(subject)),
         fact("Lease left", lease(task)),
@@ -42,6 +43,18 @@ fn holder(lock: &Lock, hold: Option<&Hold>) -> Line {
     line.extend((entered > 1).then(|| format!(", entered {entered} times").into()));
     let mode = mode(hold);
     line.extend((!mode.is_empty()).then(|| format!(", {mode}").into()));
+    line
+}
+
+/// What one of several stores shows.
+fn on_store(shows: &StoreShows) -> Line {
+    let mut line = words(format!("{}: ", shows.store));
+    line.push(match (&shows.holders, &shows.unknown) {
+        (Some(all), _) if all.is_empty() => "free".into(),
+        (Some(all), _) => holders(all, NAMED_MAX).into(),
+        (None, Some(why)) => Part::Unread(why.clone()),
+        (None, None) => "not read lately".into(),
+    });
     line
 }
 

@@ -20,7 +20,7 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
         false => problems::of_task(view, seen.published.snapshot.at, None),
     };
     let firing = alerts::firing(&problems);
-    let pages = || firing.iter().filter(|alert| alert.row.alert_severity().is_page());
+    let pages = || firing.iter().filter(|alert| alert.severity.is_page());
     let fires = |problem: Problem| pages().find(|alert| alert.row.problem == problem);
     let mut conditions = alerts::of_task(view);
     for Alert { row, ms, .. } in pages() {

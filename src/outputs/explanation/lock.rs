@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Holder;
-use lockwatch_judge::snapshot::{LockView, WitnessView};
+use lockwatch_judge::snapshot::{LockView, StoreShows, WitnessView};
 use lockwatch_judge::verdict::{LockFact, Wanted};
 
 use super::Evidence;
@@ -61,9 +61,28 @@ pub(super) fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str>
     }
 }
 
-/// Of the other servers.
+/// Of each of its stores, or of the servers that do not decide.
 pub(super) fn witnesses(seen: Seen<'_>, lock: &LockView) -> Vec<Evidence> {
-    lock.witnesses.iter().map(|witness| witness_evidence(seen, witness)).collect()
+    let stores = lock.stores.iter().flat_map(|all| all.iter());
+    let stores = stores.map(|shows| store_evidence(seen, shows));
+    stores.chain(lock.witnesses.iter().map(|witness| witness_evidence(seen, witness))).collect()
+}
+
+fn store_evidence(seen: Seen<'_>, shows: &StoreShows) -> Evidence {
+    let says = match &shows.holders {
+        Some(holders) if holders.is_empty() => "free there".to_owned(),
+        Some(holders) => {
+            format!("held there by {}", list(holders.iter().map(holder_name), NAMED_MAX))
+        }
+        None => "not read there, or too long ago".to_owned(),
+    };
+    Evidence {
+        of: "store".to_owned(),
+        node: Some(seen.published.store_name(shows.store)),
+        age_seconds: shows.at.map(|at| seen.age_seconds(at)),
+        says,
+        unknown: shows.unknown.map(|why| not_known(why, None)),
+    }
 }
 
 fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {

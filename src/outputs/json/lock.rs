@@ -1,11 +1,11 @@
 //! What only a lock has.
 
 use lockwatch_judge::reading;
-use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
+use lockwatch_judge::snapshot::{self as view, HoldView, LockView, TaskView, WitnessView};
 use lockwatch_judge::spec::LibraryName;
 
 use super::values::{agent, server};
-use crate::api::{Hold, Holder, Lock, Seconds, Witness};
+use crate::api::{At, Hold, Holder, Lock, Seconds, StoreShows, Witness};
 use crate::outputs::cause::unknown;
 use crate::outputs::remark::is_past;
 use crate::published::Published;
@@ -23,6 +23,18 @@ pub(super) fn lock(published: &Published, view: &TaskView, lock: &LockView) -> L
         fencing_token: lock.fencing_token,
         lease_seconds: lock.lease_ms.map(Seconds),
         renewal_period_seconds: lock.renewal_period_ms.map(Seconds),
+        stores: lock.stores.as_ref().map(|all| all.iter().map(|it| shows(published, it)).collect()),
+    }
+}
+
+/// What one of its stores shows.
+fn shows(published: &Published, shows: &view::StoreShows) -> StoreShows {
+    let holders = shows.holders.as_ref();
+    StoreShows {
+        store: published.store_name(shows.store).into(),
+        at: shows.at.map_or(At(None), |at| agent(published, at)),
+        holders: holders.map(|all| all.iter().map(|own| holder(own, None)).collect()),
+        unknown: shows.unknown.map(|why| unknown(why, None)),
     }
 }
 

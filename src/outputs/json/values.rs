@@ -35,7 +35,7 @@ pub(super) fn problems(problems: &Problems) -> Vec<api::Problem> {
     let alerts = firing(problems).into_iter().map(|alert| api::Problem {
         problem: alert.row.problem.name().into(),
         alert: alert.row.alert.into(),
-        severity: match alert.row.alert_severity() {
+        severity: match alert.severity {
             Severity::Page => "page".into(),
             Severity::Warning => "warning".into(),
         },

@@ -121,25 +121,27 @@ pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
 
 pub(super) fn redis_clear(store: &StoreView, when: When, emit: &mut Emit<'_>) {
     let problems = of_store(store, when.at, when.unscraped);
-    emit(&[(SEVERITY, Severity::Page.label())], flag(problems.clear));
+    emit(&[(SEVERITY, problems.of(Severity::Page).label())], flag(problems.clear));
 }
 
 pub(super) fn redis_problems(store: &StoreView, when: When, emit: &mut Emit<'_>) {
-    for (problem, finding) in of_store(store, when.at, when.unscraped).findings {
-        if let Some(number) = number(finding) {
-            emit(&of_redis(problem), number);
+    let problems = of_store(store, when.at, when.unscraped);
+    for (problem, finding) in &problems.findings {
+        if let Some(number) = number(*finding) {
+            emit(&of_redis(&problems, *problem), number);
         }
     }
 }
 
 pub(super) fn redis_events(store: &StoreView, when: When, emit: &mut Emit<'_>) {
-    for (problem, age_ms) in of_store(store, when.at, when.unscraped).events {
-        emit(&of_redis(problem), Number::Ms(age_ms));
+    let problems = of_store(store, when.at, when.unscraped);
+    for (problem, age_ms) in &problems.events {
+        emit(&of_redis(&problems, *problem), Number::Ms(*age_ms));
     }
 }
 
-fn of_redis(problem: Problem) -> [(&'static str, &'static str); 2] {
-    [("problem", problem.name()), (SEVERITY, problem.row().severity.label())]
+fn of_redis(problems: &Problems, problem: Problem) -> [(&'static str, &'static str); 2] {
+    [("problem", problem.name()), (SEVERITY, problems.of(problem.row().severity).label())]
 }
 
 fn flag(value: bool) -> Number {

@@ -156,7 +156,7 @@ fn write_why(markup: &mut Markup, published: &Published, view: &TaskView, task: 
 /// The alerts that fire for what this agent sees.
 fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
     for alert in firing(&of_task(view, published.snapshot.at, None)) {
-        let class = if alert.row.alert_severity().is_page() { "mark page" } else { "mark" };
+        let class = if alert.severity.is_page() { "mark page" } else { "mark" };
         markup.format(format_args!(
             " <small class=\"{class}\" title=\"{}\">{}</small>",
             alert.row.positive, alert.row.alert

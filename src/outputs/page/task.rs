@@ -94,8 +94,8 @@ fn write_alerts(html: &mut String, published: &Published, view: &TaskView) {
     let hidden = if alerts.is_empty() { " hidden" } else { "" };
     // Writing to a `String` cannot fail.
     let _ = write!(html, "<ul id=\"alerts\"{hidden}>");
-    for Alert { row, is_event, .. } in alerts {
-        let whom = if row.alert_severity().is_page() { "page" } else { "warning" };
+    for Alert { row, is_event, severity, .. } in alerts {
+        let whom = if severity.is_page() { "page" } else { "warning" };
         let over = if is_event { " It is over." } else { "" };
         let _ = write!(
             html,

@@ -227,7 +227,8 @@ fn what_the_table_says_to_write_is_a_configuration() {
     for row in rows() {
         for line in row.prints.iter().filter_map(Print::line).chain(row.write.as_deref()) {
             let text = format!(
-                "redis: {{main: {{url: \"redis://127.0.0.1:6379\"}}}}\ntasks:\n  - name: x\n    {line}\n"
+                "redis:\n  r1: {{url: \"redis://10.0.0.1\"}}\n  r2: {{url: \"redis://10.0.0.2\"}}\n  \
+                 r3: {{url: \"redis://10.0.0.3\"}}\ntasks:\n  - name: x\n    redis: r1\n    {line}\n"
             );
             Config::parse(&text, Path::new("x.yml"))
                 .unwrap_or_else(|why| panic!("{}: {why}", row.library));

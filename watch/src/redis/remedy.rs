@@ -114,6 +114,10 @@ pub fn remedy(why: Unknown) -> &'static str {
              are up and what each \
              names as master."
         }
+        Unknown::FewStores => {
+            "Too few of the stores of this lock can be read: mend those that are named, or the \
+             agent's way to them. Clients cannot take the lock either while a majority is away."
+        }
         Unknown::NoMaster => {
             "None of the servers says that it is master: promote one, or wait for the failover."
         }
@@ -124,8 +128,8 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::Unrelated => {
             "Masters of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of `nodes`. \
              Otherwise configure each of these servers as a redis of its own, with tasks of its \
-             own. Do not make one a replica of another: that deletes its data. Locks on several \
-             independent masters (Redlock) cannot be watched as one."
+             own. Do not make one a replica of another: that deletes its data. A lock on several \
+             independent masters (Redlock) is one task with `stores: [r1, r2, r3]`."
         }
         Unknown::Moved => {
             "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."

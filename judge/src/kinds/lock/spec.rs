@@ -1,11 +1,12 @@
 //! The configuration of a lock.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::runs::spec::RunsSpec;
-use crate::spec::{Claimants, LibraryName, Score, ValuePath};
+use crate::spec::{Claimants, LibraryName, Score, StoreIndex, ValuePath};
 
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,31 @@ pub struct LockSpec {
     pub claimants: Claimants,
     /// It exists only while a run lasts, and how often there is one; `None`: no periodic task.
     pub runs: Option<RunsSpec>,
+    /// The independent stores that it stands on; `None`: only on that of the task.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub stores: Option<Box<Stores>>,
+}
+
+/// The independent stores that a lock stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Stores {
+    /// At least two; one of them is the task's own, which has its other keys.
+    pub all: Vec<StoreIndex>,
+    /// How many of them must show a holder.
+    pub mode: Agreement,
+}
+
+named! {
+    /// How many of the stores of a lock must agree for somebody to have it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Agreement {
+        /// A majority of all of them, as with Redlock.
+        Quorum = "quorum",
+        /// One: clients fail over from one store to another.
+        Any = "any",
+    }
 }
 
 impl LockSpec {
@@ -61,6 +87,7 @@ impl LockSpec {
             never_expires: false,
             claimants: Claimants::Secret,
             runs: None,
+            stores: None,
         }
     }
 }

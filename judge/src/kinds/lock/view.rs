@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use super::hold::Hold;
 use crate::event::Party;
 use crate::kinds::runs::view::RunsView;
-use crate::reading::{Deadline, Held, Holder, Mode};
+use crate::reading::{Deadline, Held, Holder, Mode, Unknown};
 use crate::shared::hosts::Hosts;
 use crate::shared::splits::witnesses::WitnessView;
+use crate::spec::StoreIndex;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;
 
@@ -37,6 +38,21 @@ pub struct LockView {
     pub witnesses: Box<[WitnessView]>,
     /// Its runs, if it exists only while one lasts.
     pub runs: Option<Arc<RunsView>>,
+    /// What each of its stores shows, in the order of the configuration; `None`: there is only one.
+    pub stores: Option<Arc<Vec<StoreShows>>>,
+}
+
+/// What one of several stores shows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreShows {
+    /// The store.
+    pub store: StoreIndex,
+    /// When the request of its newest accepted reading was sent.
+    pub at: Option<Mono>,
+    /// Its holders, none if it is free there; `None`: it was not read, or too long ago.
+    pub holders: Option<Vec<Holder>>,
+    /// Why the newest reading is no answer.
+    pub unknown: Option<Unknown>,
 }
 
 impl Default for LockView {
@@ -53,6 +69,7 @@ impl Default for LockView {
             renewals: Arc::default(),
             witnesses: Box::default(),
             runs: None,
+            stores: None,
         }
     }
 }

@@ -182,7 +182,9 @@ impl World {
             continued: None,
             unflushed_since: None,
             standing: Standing::Decides,
+            store: StoreIndex(0),
             interval_ms: 1_000,
+            timeout_ms: 3_000,
             took_ms: 0,
         };
         let claims = self.task.spec().claims.as_ref().map(|_| {
