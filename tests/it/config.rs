@@ -494,7 +494,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         "{report}"
     );
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 14]);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 15]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }
