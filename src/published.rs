@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::paths::Links;
-use lockwatch_judge::snapshot::Snapshot;
+use lockwatch_judge::snapshot::{Snapshot, StoreView};
 use lockwatch_judge::spec::StoreIndex;
 use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -38,10 +38,14 @@ impl Published {
         AgentWall(self.wall.0 - i64::try_from(ago_ms).unwrap_or(i64::MAX))
     }
 
+    /// A store.
+    pub fn store(&self, store: StoreIndex) -> Option<&StoreView> {
+        self.snapshot.stores.get(usize::from(store.0)).map(|store| &**store)
+    }
+
     /// The name of a store.
     pub fn store_name(&self, store: StoreIndex) -> String {
-        let store = self.snapshot.stores.get(usize::from(store.0));
-        store.map_or_else(String::new, |store| store.spec.name.to_string())
+        self.store(store).map_or_else(String::new, |store| store.spec.name.to_string())
     }
 }
 

@@ -79,12 +79,7 @@ fn find<'a>(published: &'a Published, name: &str) -> Option<&'a TaskView> {
 }
 
 fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a StoreView> {
-    published
-        .snapshot
-        .stores
-        .iter()
-        .find(|redis| redis.spec.name == view.store)
-        .map(|redis| &**redis)
+    published.store(view.spec.store)
 }
 
 fn unknown(published: &Published, name: &str) -> Reply {

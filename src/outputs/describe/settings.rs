@@ -83,7 +83,7 @@ pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
     settings
 }
 
-fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
+fn of_lock<'a>(view: &'a TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
     let learned = view.lock();
     let or_learned = |ms: Option<u64>, learned| match ms {
         Some(ms) => Value::Limit(ms, None),
@@ -102,9 +102,17 @@ fn of_lock<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
     let score = lock.score.map(|score| set("lock", "score", Value::Word(score.name())));
     let limit = lock.limit.map(|limit| set("lock", "limit", Value::Count(limit)));
     let shares = score.into_iter().chain(limit);
+    let stores = lock.stores.as_ref().map(|stores| {
+        let names = view.store.split('+').map(str::as_bytes).collect();
+        [
+            set("lock", "stores", Value::Names(names)),
+            set("lock", "mode", Value::Word(stores.mode.name())),
+        ]
+    });
     [key]
         .into_iter()
         .chain(field)
+        .chain(stores.into_iter().flatten())
         .chain([library])
         .chain(paths)
         .chain(shares)

@@ -38,8 +38,7 @@ pub struct Seen<'a> {
 impl<'a> Seen<'a> {
     /// Its Redis store.
     pub(super) fn redis(&self) -> Option<&'a StoreView> {
-        let mut redises = self.published.snapshot.stores.iter();
-        redises.find(|redis| redis.spec.name == self.view.store).map(|redis| &**redis)
+        self.published.store(self.view.spec.store)
     }
 
     pub(super) fn is_cluster(&self) -> bool {

@@ -60,7 +60,7 @@ pub(super) fn on_agents_clock(
     view: &TaskView,
     instant: ServerTime,
 ) -> AgentWall {
-    let store = published.snapshot.stores.iter().find(|store| store.spec.name == view.store);
+    let store = published.store(view.spec.store);
     let is_its = |node: &&NodeView| view.node.as_ref() == Some(&node.address);
     let offset_ms = store
         .and_then(|store| store.nodes.iter().find(is_its)?.clock_offset_ms)

@@ -3,9 +3,9 @@
 //!
 //! The stores are read at their own times. Once each has been read again, or an interval later, the
 //! newest readings are counted, and the result is a reading of the lock as any other. Its instants
-//! are on one clock, that of the store that was read first: each store's deadlines are moved there
-//! by the difference of the two clocks. The difference of one hold is measured once, so that a
-//! deadline that stays does not seem to move because a request took longer.
+//! are on one clock, the agent's: each store's deadlines are moved there by the difference of the
+//! two clocks. The difference of one hold is measured once, so that a deadline that stays does not
+//! seem to move because a request took longer.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ const MOVES_OF_A_RIVAL: u8 = 2;
 pub(super) struct Ballot {
     mode: Agreement,
     votes: Vec<Vote>,
-    /// The clock of the store that was read first, minus the agent's.
+    /// The agent's wall clock minus the monotonic one, as of the first reading.
     clock_ms: Option<i64>,
     /// The longest interval of the stores.
     interval_ms: u64,
@@ -117,7 +117,7 @@ impl Ballot {
     pub(super) fn observe(&mut self, lock: &LockReading, batch: Accepted<'_>) -> Option<Count> {
         let seen = batch.seen();
         let ahead_ms = seen.first.0 - to_i64(seen.sent.0);
-        let clock_ms = *self.clock_ms.get_or_insert(ahead_ms);
+        let clock_ms = *self.clock_ms.get_or_insert(ahead_ms - batch.attestation.clock_offset_ms);
         self.interval_ms = self.interval_ms.max(batch.interval_ms);
         self.newest = self.newest.max(batch.sent);
         let has_rival = self.has_rival(batch.store, lock, batch.sent);
