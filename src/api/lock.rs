@@ -33,7 +33,7 @@ pub struct Lock {
     /// Pause between two renewals, where known.
     pub renewal_period_seconds: Option<Seconds>,
     /// What each of its stores shows, in the order of the configuration. Only of a lock that stands
-    /// on several; its instants then are on the clock of one of them.
+    /// on several; its instants then are on the agent's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stores: Option<Vec<StoreShows>>,
 }

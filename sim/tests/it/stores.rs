@@ -38,6 +38,8 @@ struct World {
     servers: Vec<Server>,
     now: u64,
     events: Vec<Event>,
+    /// A client has another id on each store, as with Redisson, and its thread the same.
+    has_clients: bool,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
             servers: vec![Server::default(); usize::from(count)],
             now: 0,
             events: Vec::new(),
+            has_clients: false,
         }
     }
 
@@ -115,11 +118,19 @@ impl World {
             Server { lock: None, .. } => LockReading::Free,
             Server { lock: Some((who, end)), .. } => LockReading::from(Held {
                 mode: Mode::Exclusive,
-                holders: vec![Holder {
-                    client: who.as_bytes().to_vec(),
-                    thread: None,
-                    entries: None,
-                    secret: true,
+                holders: vec![match self.has_clients {
+                    true => Holder {
+                        client: format!("{who}{}", store + 1).into_bytes(),
+                        thread: Some(who.as_bytes().to_vec()),
+                        entries: Some(1),
+                        secret: false,
+                    },
+                    false => Holder {
+                        client: who.as_bytes().to_vec(),
+                        thread: None,
+                        entries: None,
+                        secret: true,
+                    },
                 }],
                 ghosts: 0,
                 deadline: end.map_or(Deadline::Never, |end| Deadline::At(clock(end))),
@@ -206,6 +217,29 @@ fn a_majority_decides_and_the_clocks_of_its_stores_do_not() {
     assert_eq!(hold.last_renewal_latency_ms, Some(0));
     world.deletes(&ALL).passes(3_000);
     assert_eq!(world.seen(), "stopped nobody began=1 renewed=20 ended_early=1");
+}
+
+/// `RedissonRedLock` is made of a client for each server, each with an id of its own.
+#[test]
+fn one_thread_with_a_client_for_each_store_is_one_holder() {
+    let mut world = World::new(Agreement::Quorum, 3);
+    world.has_clients = true;
+    world.passes(2_000).sets("A", &ALL, 6_000).passes(2_000);
+    assert_eq!(world.seen(), "running A1 began=1 renewed=0");
+    for away in [1, 3, 2] {
+        let rest: Vec<usize> = ALL.into_iter().filter(|store| *store != away).collect();
+        world.deletes(&[away]).down(&[away], away == 3);
+        for _ in 0..10 {
+            world.sets("A", &rest, 6_000).passes(2_000);
+        }
+        world.down(&[away], false).sets("A", &ALL, 6_000).passes(2_000);
+    }
+    assert_eq!(world.seen(), "running A1 began=1 renewed=33");
+    world.sets("B", &ALL, 6_000).passes(3_000);
+    assert_eq!(world.seen(), "running B1 began=2 renewed=33 replaced=1");
+    world.sets("C", &[1], 6_000).sets("B", &[2], 6_000).deletes(&[3]).passes(3_000);
+    assert_eq!(world.view().held, Some(false));
+    assert_eq!(world.problems(), []);
 }
 
 /// A client that is killed: the lock runs out on each store by itself.

@@ -6,6 +6,10 @@
 //! are on one clock, the agent's: each store's deadlines are moved there by the difference of the
 //! two clocks. The difference of one hold is measured once, so that a deadline that stays does not
 //! seem to move because a request took longer.
+//!
+//! `RedissonRedLock` has a client for each server, so one holder has another id on each of them, and
+//! only its thread is the same everywhere. The first id that was seen names it for as long as one of
+//! its ids stays.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -23,6 +27,8 @@ use crate::time::{Mono, ServerTime, to_i64};
 
 /// A difference of two clocks that changed by more than this is measured again, in milliseconds.
 const DRIFT_MS: i64 = 250;
+/// Maximum number of ids that are remembered of one holder. A holder has one on each store.
+const IDS_MAX: usize = 64;
 /// A holder lives if its deadline moved forward as often while another store showed another one.
 const MOVES_OF_A_RIVAL: u8 = 2;
 
@@ -41,6 +47,8 @@ pub(super) struct Ballot {
     newest: Mono,
     /// The newest hold, which the next reading shares while it does not change.
     held: Option<Arc<Held>>,
+    /// All ids of its holders that were seen on any store.
+    ids: Vec<Holder>,
 }
 
 /// What is known of one store.
@@ -105,6 +113,7 @@ impl Ballot {
             counted: None,
             newest: Mono(0),
             held: None,
+            ids: Vec::new(),
         }
     }
 
@@ -169,7 +178,7 @@ impl Ballot {
         let LockReading::Held(held) = lock else { return false };
         let others = self.votes.iter().filter(|vote| vote.store != store);
         let mut shown = others.filter_map(|vote| vote.current(at).flatten());
-        shown.any(|other| !is_same(&other.held, held))
+        shown.any(|other| !is_same(&other.held, held, self.mode))
     }
 
     fn count_if_due(&mut self, at: Mono) -> Option<Count> {
@@ -192,19 +201,25 @@ impl Ballot {
         let read = current.clone().count();
         let mut groups: Vec<Vec<&Shown>> = Vec::new();
         for shown in current.flatten() {
-            match groups.iter_mut().find(|group| is_group_of(group, shown)) {
+            match groups.iter_mut().find(|group| is_group_of(group, shown, self.mode)) {
                 Some(group) => group.push(shown),
                 None => groups.push([shown].to_vec()),
             }
         }
         let unread = self.votes.len() - read;
-        let held = match self.mode {
+        let mode = self.mode;
+        let held = match mode {
             Agreement::Quorum => {
                 let needed = self.votes.len() / 2 + 1;
                 let most = groups.iter().max_by_key(|group| group.len());
                 let votes = most.map_or(0, Vec::len);
                 match most.filter(|_| votes >= needed) {
-                    Some(group) => Some(held(group, needed)),
+                    Some(group) => {
+                        let ids = group.iter().flat_map(|shown| shown.held.holders.clone());
+                        let held = held(group, needed);
+                        let ids = ids.collect();
+                        Some(self.named(held, ids))
+                    }
                     None if votes + unread < needed => None,
                     None => return LockReading::Unknown(Unknown::FewStores),
                 }
@@ -216,7 +231,7 @@ impl Ballot {
             },
         };
         let Some(held) = held else {
-            self.held = None;
+            (self.held, self.ids) = (None, Vec::new());
             return LockReading::Free;
         };
         let shared = self.held.take().filter(|before| **before == held);
@@ -224,6 +239,23 @@ impl Ballot {
         self.held = Some(Arc::clone(&held));
         LockReading::Held(held)
     }
+
+    /// The hold under the ids by which it is known already; `ids` are all that the stores show.
+    fn named(&mut self, held: Held, ids: Vec<Holder>) -> Held {
+        let is_known = |id: &Holder| self.ids.iter().any(|known| is_id_of(known, id));
+        let before = self.held.as_ref().filter(|_| ids.iter().any(is_known));
+        let holders = before.map_or_else(|| held.holders.clone(), |it| it.holders.clone());
+        let new: Vec<Holder> = ids.into_iter().filter(|id| !is_known(id)).collect();
+        if before.is_none() || self.ids.len() + new.len() > IDS_MAX {
+            self.ids.clear();
+        }
+        self.ids.extend(new);
+        Held { holders, ..held }
+    }
+}
+
+fn is_id_of(one: &Holder, other: &Holder) -> bool {
+    one.client == other.client && one.thread == other.thread
 }
 
 impl Vote {
@@ -269,16 +301,20 @@ impl Shown {
 }
 
 /// Whether both show the same holders. A re-entry counts the same on all stores only after a while.
-fn is_same(one: &Held, other: &Held) -> bool {
+/// With a quorum, threads are compared where there are any.
+fn is_same(one: &Held, other: &Held, mode: Agreement) -> bool {
     let ids = |held: &Held| {
-        let id = |holder: &Holder| (holder.client.clone(), holder.thread.clone());
+        let id = |holder: &Holder| match (&holder.thread, mode) {
+            (Some(_), Agreement::Quorum) => (Vec::new(), holder.thread.clone()),
+            _ => (holder.client.clone(), holder.thread.clone()),
+        };
         held.holders.iter().map(id).collect::<BTreeSet<_>>()
     };
     core::ptr::eq(one, other) || ids(one) == ids(other)
 }
 
-fn is_group_of(group: &[&Shown], shown: &Shown) -> bool {
-    group.first().is_some_and(|first| is_same(&first.held, &shown.held))
+fn is_group_of(group: &[&Shown], shown: &Shown, mode: Agreement) -> bool {
+    group.first().is_some_and(|first| is_same(&first.held, &shown.held, mode))
 }
 
 /// A hold that `needed` of these stores must show. It ends when the last of so many deadlines does.
@@ -318,7 +354,8 @@ fn newest_of<'a, 'b>(groups: &'b [Vec<&'a Shown>]) -> Option<&'b Vec<&'a Shown>>
 fn any(newest: &[&Shown], groups: &[Vec<&Shown>]) -> Held {
     let mut held = held(newest, 1);
     let rivals = groups.iter().filter(|group| {
-        let is_other = group.first().is_some_and(|first| !is_group_of(newest, first));
+        let is_other =
+            group.first().is_some_and(|first| !is_group_of(newest, first, Agreement::Any));
         is_other && group.iter().any(|shown| shown.moves_as_rival >= MOVES_OF_A_RIVAL)
     });
     let others: Vec<Holder> =
