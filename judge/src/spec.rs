@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-pub use self::terms::{Claimants, Key, LibraryName, Score, Unit, ValuePath};
+pub use self::terms::{Claimants, Key, LibraryName, Score, StoreIndex, Unit, ValuePath};
 pub use crate::kinds::lock::spec::{Agreement, LockSpec, Stores};
 pub use crate::kinds::queue::spec::{KeyPattern, QueueSpec};
 pub use crate::kinds::runs::spec::RunsSpec;
@@ -36,11 +36,6 @@ impl WatchSpec {
         task.store_label(|store| Some(&self.stores.get(usize::from(store.0))?.name))
     }
 }
-
-/// Position of a store in [`WatchSpec::stores`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
-pub struct StoreIndex(pub u16);
 
 /// Position of a task in [`WatchSpec::tasks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

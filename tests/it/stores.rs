@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::agent::Agent;
+use crate::support::agent::{Agent, program};
 use crate::support::child::OwnedChild;
 use crate::support::exposition::Exposition;
 use crate::support::redis::{Keep, RedisServer};
@@ -252,4 +252,29 @@ fn with_any_server_a_leftover_is_nobody_and_two_that_renew_are_a_split() {
     agent.until(PATIENCE, "over", |page| page.verdict("t") == "running");
     servers[1].cli(&["del", "nightly"]);
     agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
+}
+
+/// One store of three is no majority, and a script under it would not be alone.
+#[test]
+fn a_guard_takes_no_lock_of_several_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lockwatch.yml");
+    let redis = "redis: {r1: {url: 'redis://127.0.0.1:1'}, r2: {url: 'redis://127.0.0.1:2'}, r3: \
+                 {url: 'redis://127.0.0.1:3'}}";
+    std::fs::write(
+        &file,
+        format!("{redis}\ntasks: [{{name: t, lock: {{key: k, stores: [r1, r2, r3]}}}}]\n"),
+    )
+    .unwrap();
+    for command in [&["guard", "t"][..], &["fence", "t", "--token", "1", "--holder", "a:1"]] {
+        let mut program = program();
+        program.args(command).arg("--config.file").arg(&file);
+        if command[0] == "guard" {
+            program.args(["--", "true"]);
+        }
+        let output = program.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("stands on several stores"), "{command:?}: {said}");
+        assert!(!output.status.success());
+    }
 }

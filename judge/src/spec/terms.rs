@@ -159,3 +159,8 @@ mod tests {
         assert!(Claimants::Named.holder(b"\xff\x01").secret);
     }
 }
+
+/// Position of a store in [`WatchSpec::stores`](crate::spec::WatchSpec::stores).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct StoreIndex(pub u16);

@@ -132,6 +132,12 @@ fn find(
 ) -> Result<(Config, Arc<TaskSpec>, RedisConfig), String> {
     let config = source.load().map_err(|errors| errors.to_string())?;
     let spec = Arc::clone(task_of(&config, task)?);
+    if spec.is_on_several() {
+        return Err(format!(
+            "the lock of task {:?} stands on several stores; a guard takes a lock of a single one",
+            spec.name
+        ));
+    }
     let redis = config.redises.get(usize::from(spec.store.0)).cloned();
     let redis = redis.ok_or("the task has no store")?;
     Ok((config, spec, redis))
