@@ -11,6 +11,11 @@ use crate::reading::{Holder, UUID_BYTES, is_uuid};
 /// shorter.
 const TOKEN_RUN: usize = 16;
 
+/// Position of a store in [`WatchSpec::stores`](crate::spec::WatchSpec::stores).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct StoreIndex(pub u16);
+
 /// A store key: any bytes.
 pub type Key = Vec<u8>;
 
@@ -159,8 +164,3 @@ mod tests {
         assert!(Claimants::Named.holder(b"\xff\x01").secret);
     }
 }
-
-/// Position of a store in [`WatchSpec::stores`](crate::spec::WatchSpec::stores).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
-pub struct StoreIndex(pub u16);
