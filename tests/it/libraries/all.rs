@@ -26,8 +26,6 @@ const AT_ONCE: usize = 4;
 /// For how long a state that is shown is looked at.
 const STATE: Duration = Duration::from_millis(400);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a lock was held before it is renewed, together with [`STATE`].
-const RENEWED_AFTER: Duration = Duration::from_millis(800);
 /// A lease is this long, so that a lock that is still held after it stays.
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -181,8 +179,6 @@ fn tried(test: &str, row: &Row, holds: u32) -> Option<Outcome> {
         program.run(Word::Take);
         trial.compare(true);
         if row.renews == Some(Renews::Asked) && hold % 5 == 0 {
-            // TaskTiger renews in whole seconds, which soon after the beginning shortens the lease.
-            std::thread::sleep(RENEWED_AFTER);
             let before = trial.count("lock_renewals_total");
             program.run(Word::Renew);
             trial.expect_renewal(before);
