@@ -89,7 +89,9 @@ impl Key {
                         value.map_or(Reply::Nil, |(_, value)| bytes(value.as_bytes()))
                     }
                     ("HEXISTS", value) => Reply::Int(value.is_some().into()),
-                    (_, value) => Reply::Int(value.map_or(0, |(_, value)| value.len() as i64)),
+                    (_, value) => Reply::Int(
+                        value.map_or(0, |(_, value)| i64::try_from(value.len()).unwrap()),
+                    ),
                 }
             }
             ("PUBSUB", _) => Reply::Array(vec![bytes(words[2].as_bytes()), Reply::Int(0)]),
