@@ -4,13 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage hostile build dashboards lint fmt docs
+.PHONY: help demo check test libraries alerts simulate fuzz pager-bench page-bench bench sabotage hostile build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make check               format, clippy, unit tests, timelines: after each change (2 minutes)"
 	@echo "make test                all tests, and which rules of docs/how-it-decides.md broke (10 minutes; ARGS=--long: all of each)"
+	@echo "make libraries           real lock libraries of five languages under the agent, into docs/libraries.md (10 minutes)"
 	@echo "make alerts              rules, their unit tests and examples with three versions of Prometheus' tools"
 	@echo "make fuzz                inputs made up for everything that eats foreign bytes (ARGS=\"all 60\", ARGS=\"session 600\")"
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
@@ -49,6 +50,11 @@ alerts:
 test:
 	@scripts/setup test
 	@CARGO="$(CARGO)" scripts/test $(ARGS)
+
+libraries:
+	@scripts/setup libraries
+	$(CARGO) test --locked --test it -- --ignored --nocapture --exact libraries::all::all_are_shown_as_they_say
+	BLESS=1 $(CARGO) test --quiet --locked --test it -- --exact docs::generated_sections_are_what_the_code_says
 
 fuzz:
 	@scripts/setup fuzz

@@ -115,6 +115,7 @@ pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
         "hlen",
         "hrandfield",
         "hstrlen",
+        "pubsub|channels",
         "scan",
         "strlen",
         "type",

@@ -4,6 +4,7 @@
 //! for the given time as the agent would, reads keys of similar names, and prints. It never writes
 //! to Redis, and of values it prints only who holds a lock.
 
+mod channels;
 mod findings;
 mod groups;
 mod hints;
@@ -91,8 +92,8 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     })
     .await;
     let walked = walked.map_err(|failure| to_error(failure, &redis, &connection))?;
-    let relatives = look_for_relatives(&connection, &findings, &mut pace).await;
-    let (mut turns, queues) =
+    let relatives = look_for_relatives(&connection, &server, &findings, &mut pace).await;
+    let (mut turns, queues, channels) =
         relatives.map_err(|failure| to_error(failure, &redis, &connection))?;
 
     let mut plan = Plan::new(&findings);
@@ -117,6 +118,7 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let mut report = plan.report();
     (report.turns, report.perhaps) = turns.relatives();
     report.perhaps.extend(queues);
+    report.perhaps.extend(channels);
     report.heading = heading(&options, &redis, &server, walked, views.iter().any(Option::is_some));
     report.remarks = remarks(&findings, possible_tokens, walked, &redis, &server);
     let text = print::text(&redis, &report);
@@ -144,14 +146,16 @@ fn notice(seen: Arc<AtomicU64>, total: Option<u64>, watch_ms: u64) -> AbortOnDro
     }))
 }
 
-/// Looks for tasks that no lock guards: those that take turns, and delayed ones.
+/// Looks for tasks that no key is a lock of: those that take turns, delayed ones, and subscriptions.
 async fn look_for_relatives(
     connection: &Connection,
+    server: &Server,
     findings: &Findings,
     pace: &mut Pace,
-) -> Result<(Turns, Vec<Relative>), Failure> {
+) -> Result<(Turns, Vec<Relative>, Vec<Relative>), Failure> {
     let queues = queues::look(connection, findings, pace).await?;
-    Ok((Turns::look(connection, findings, pace).await?, queues))
+    let channels = channels::look(connection, server, findings).await?;
+    Ok((Turns::look(connection, findings, pace).await?, queues, channels))
 }
 
 /// Scans all keys of `redis` through a connection to the server `at`. Returns the configuration as

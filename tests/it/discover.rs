@@ -144,7 +144,9 @@ lock('bull:mail:17:lock', id .. ':3')
 lock('qo_tasks.mail_id-7', '0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b')
 lock('uniquejobs:0123456789abcdef', 'jid')
 lock('rueidislock:0:nightly', 'binary')
-redis.call('zadd', 'symfony', 1, '__write__') redis.call('pexpire', 'symfony', 600000)
+redis.call('zadd', 'symfony', redis.call('time')[1] * 1000 + 600000, '__write__')
+redis.call('zadd', 'symfony', redis.call('time')[1] * 1000 + 600000, id)
+redis.call('pexpireat', 'symfony', redis.call('time')[1] * 1000 + 600000)
 lock('report:lock', '1')
 redis.call('set', 'redisson_lock_token:{orphan}', 7)
 redis.call('rpush', 'redisson_lock_queue:{stuck}', id .. ':1')
@@ -241,6 +243,7 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         "redlock:labels",
         "registry:leader",
         "shared",
+        "symfony",
         "write",
         "zombie:lock",
     ];
@@ -284,7 +287,6 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         "#   qo_tasks.mail_id-7",
         "#   uniquejobs:0123456789abcdef",
         "#   rueidislock:0:nightly",
-        "#   symfony",
         "#   multi",
         "  # - name: \"report\"",
         "  # - name: \"orphan\"",

@@ -25,6 +25,7 @@ const END: &str = "<!-- /generated -->";
 fn generated() -> BTreeMap<(&'static str, String), String> {
     let mut sections = BTreeMap::from([
         (("docs/libraries.md", "libraries".to_owned()), libraries::table()),
+        (("docs/libraries.md", "run".to_owned()), crate::libraries::table()),
         (("docs/metrics.md", "metrics".to_owned()), metrics()),
         (("docs/problems.md", "task problems".to_owned()), problems(true)),
         (("docs/problems.md", "store problems".to_owned()), problems(false)),

@@ -1,17 +1,18 @@
 //! Real lock libraries of Python and Node: they take, renew and release locks, and are killed, while
 //! an agent shows what it sees. `tests/libraries` has the programs.
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+mod all;
+mod program;
+
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::support::agent::Agent;
-use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 use crate::support::{PATIENCE, skip};
+pub(crate) use all::table;
+use program::{Program, Word, missing};
 
 /// How many holds of each library.
 const HOLDS: usize = 8;
@@ -20,58 +21,28 @@ const STATE: Duration = Duration::from_millis(700);
 /// A state is shown after at most this time: the interval, and the confirmation of a free lock.
 const SHOWN: Duration = Duration::from_millis(1_500);
 
-/// A program that holds a lock on command.
-struct Program {
-    child: OwnedChild,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
+/// Programs of one library each.
+const COUNTER: &str = "counter.py";
+const DEADLINE: &str = "deadline.py";
+const SYMFONY: &str = "symfony.py";
+const SEMAPHORE: &str = "semaphore.cjs";
 
-/// The program, its interpreter, and what is installed for it.
-const COUNTER: (&str, &str, &str) = ("counter.py", "python3", "python/dramatiq");
-const DEADLINE: (&str, &str, &str) = ("deadline.py", "python3", "python/tasktiger");
-const SYMFONY: (&str, &str, &str) = ("symfony.py", "python3", "python/redis");
-const SEMAPHORE: (&str, &str, &str) =
-    ("semaphore.cjs", "node", "node/node_modules/redis-semaphore");
-
-impl Program {
-    fn start((file, interpreter, _): (&str, &str, &str), port: u16, key: &str) -> Program {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let installed = root.join("target/libraries");
-        let mut command = Command::new(interpreter);
-        command
-            .arg(root.join("tests/libraries").join(file))
-            .args([&port.to_string(), "hold", key])
-            .env("PYTHONPATH", installed.join("python"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("NODE_PATH", installed.join("node/node_modules"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = OwnedChild::spawn(&mut command);
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        Program { child, input, output }
-    }
-
-    /// Returns once it is done.
-    #[track_caller]
-    fn run(&mut self, word: &str) {
-        writeln!(self.input, "{word}").unwrap();
-        let line = self.output.next().expect("the program ended").unwrap();
-        assert!(line.starts_with(word), "{line}");
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// An agent that watches a lock as the task `t`, once it shows that it is free.
+fn agent_with(server: &RedisServer, lock: &str) -> Agent {
+    let agent = Agent::start(&format!(
+        "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\ntasks:\n  - name: t\n    \
+         lock: {{{lock}}}\n    wanted: always\n",
+        server.address()
+    ));
+    agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
+    agent
 }
 
 /// A library under an agent.
 struct Scene {
     server: RedisServer,
     agent: Agent,
-    program: (&'static str, &'static str, &'static str),
+    program: &'static str,
     key: &'static str,
     /// Samples of a state that was to be shown.
     looked: usize,
@@ -79,33 +50,18 @@ struct Scene {
 
 impl Scene {
     /// `key`: as the program names it; `lock`: as the agent is configured.
-    fn open(
-        test: &str,
-        program: (&'static str, &'static str, &'static str),
-        key: &'static str,
-        lock: &str,
-    ) -> Option<Scene> {
-        let (_, interpreter, package) = program;
-        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/libraries");
-        if !skip::has(test, &[interpreter]) {
-            return None;
-        }
-        if !installed.join(package).exists() {
-            skip::say(test, &format!("{package} (scripts/setup test)"));
+    fn open(test: &str, program: &'static str, key: &'static str, lock: &str) -> Option<Scene> {
+        if let Some(missing) = missing(program) {
+            skip::say(test, &format!("{} (scripts/setup test)", missing.display()));
             return None;
         }
         let server = RedisServer::start(test)?;
-        let agent = Agent::start(&format!(
-            "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\ntasks:\n  - name: t\n    \
-             lock: {{{lock}}}\n    wanted: always\n",
-            server.address()
-        ));
-        agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
+        let agent = agent_with(&server, lock);
         Some(Scene { server, agent, program, key, looked: 0 })
     }
 
     fn start(&self) -> Program {
-        Program::start(self.program, self.server.port, self.key)
+        Program::start("", (self.program, None), self.server.port, self.key).unwrap().0
     }
 
     /// The state is shown soon, and from then on without a break.
@@ -138,9 +94,9 @@ impl Scene {
     #[track_caller]
     fn hold_again_and_again(&mut self, program: &mut Program) {
         for _ in 0..HOLDS {
-            program.run("take");
+            program.run(Word::Take);
             self.expect(true);
-            program.run("release");
+            program.run(Word::Release);
             self.expect(false);
         }
         assert!(self.total("lock_acquisitions_total") - HOLDS as f64 == 0.0, "{:?}", self.ends());
@@ -152,7 +108,7 @@ impl Scene {
     #[track_caller]
     fn die(&mut self) {
         let mut program = self.start();
-        program.run("take");
+        program.run(Word::Take);
         program.kill();
         self.expect(true);
         self.agent.until(PATIENCE, "expired", |page| page.of("t", "lock_held") == Some(0.0));
@@ -178,7 +134,7 @@ fn dramatiq_leaves_a_zero_behind_and_nobody_holds_it() {
     scene.hold_again_and_again(&mut program);
     assert_eq!(scene.server.cli(&["get", "nightly"]), "0");
     scene.die();
-    program.run("take");
+    program.run(Word::Take);
     scene.expect(true);
     let explained = scene.agent.text("/api/v1/tasks/t/explain");
     assert!(explained.contains("counts its holders and names none"), "{explained}");
@@ -198,7 +154,7 @@ fn tasktiger_holds_until_the_instant_that_it_writes() {
     scene.die();
     assert_eq!(scene.server.cli(&["pttl", "t:lock:nightly"]), "-1", "the key stays");
     // The next one takes it by GETSET.
-    program.run("take");
+    program.run(Word::Take);
     scene.expect(true);
     let before = scene.total("lock_acquisitions_total");
     assert!(before - HOLDS as f64 == 2.0, "{before}");
@@ -206,11 +162,11 @@ fn tasktiger_holds_until_the_instant_that_it_writes() {
         page.of("t", "lock_held_seconds") >= Some(0.5)
     };
     scene.agent.until(PATIENCE, "held for a while", was_held);
-    program.run("renew");
+    program.run(Word::Renew);
     scene.agent.until(PATIENCE, "renewed", |page| page.of("t", "lock_renewals_total") >= Some(1.0));
     scene.expect(true);
     assert!(scene.total("lock_acquisitions_total") - before == 0.0);
-    program.run("release");
+    program.run(Word::Release);
     scene.expect(false);
 }
 
@@ -222,13 +178,13 @@ fn a_semaphore_of_one_is_a_lock() {
     let mut program = scene.start();
     scene.hold_again_and_again(&mut program);
     scene.die();
-    program.run("take");
+    program.run(Word::Take);
     scene.expect(true);
     let token = scene.server.cli(&["zrange", "semaphore:nightly", "0", "-1"]);
     scene.expect_hidden(&token);
     scene.agent.until(PATIENCE, "renewed", |page| page.of("t", "lock_renewals_total") >= Some(2.0));
     assert!(scene.total("lock_acquisitions_total") - HOLDS as f64 == 2.0);
-    program.run("release");
+    program.run(Word::Release);
     scene.expect(false);
 }
 
@@ -240,11 +196,11 @@ fn writers_and_readers_of_symfony_are_seen() {
     let (mut program, mut other) = (scene.start(), scene.start());
     scene.hold_again_and_again(&mut program);
     scene.die();
-    program.run("take");
+    program.run(Word::Take);
     scene.expect(true);
     assert_eq!(scene.agent.task("t")["lock"]["hold"]["mode"], "write");
-    program.run("read");
-    other.run("read");
+    program.run(Word::Read);
+    other.run(Word::Read);
     scene.expect(true);
     let task = scene.agent.task("t");
     let hold = &task["lock"]["hold"];
@@ -252,8 +208,8 @@ fn writers_and_readers_of_symfony_are_seen() {
     assert_eq!(hold["holders"].as_array().unwrap().len(), 2, "{task:#}");
     let tokens = scene.server.cli(&["zrange", "nightly", "0", "-1"]);
     tokens.lines().for_each(|token| scene.expect_hidden(token));
-    program.run("release");
+    program.run(Word::Release);
     scene.expect(true);
-    other.run("release");
+    other.run(Word::Release);
     scene.expect(false);
 }

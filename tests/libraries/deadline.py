@@ -50,11 +50,15 @@ class Lock:
 
     def __init__(self, client, key):
         self.lock = LOCK(client, key, timeout=3)
+        self.taken_at = None
 
     def take(self):
         assert self.lock.acquire(blocking=False)
+        self.taken_at = time.time()
 
     def renew(self):
+        """It writes whole seconds, so soon after the lock was taken this would shorten the lease."""
+        time.sleep(max(0, self.taken_at + 1.1 - time.time()))
         self.lock.renew()
 
     def release(self):

@@ -20,12 +20,17 @@ def main(made_by, layouts, lock):
         for state, key in layouts(client):
             print(f"{state}\t{client.pttl(key)}\t{written(client, key)}")
         return
-    (key,) = arguments
-    actions = lock(client, key)
+    key = arguments[0]
+    print("ready", made_by.split()[-1], flush=True)
+    run(lock(client, key))
+
+
+def run(lock):
+    """Does what it reads, and says when."""
     for line in sys.stdin:
         action = line.strip()
         began = now_ms()
-        getattr(actions, action)()
+        getattr(lock, action)()
         print(action, began, now_ms(), flush=True)
 
 

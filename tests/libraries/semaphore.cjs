@@ -34,6 +34,7 @@ async function layouts() {
 async function hold() {
   const semaphore = new Semaphore(client, key, 1, { lockTimeout: 3000 });
   const actions = { take: () => semaphore.acquire(), release: () => semaphore.release() };
+  console.log("ready", version);
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const began = Date.now();
     await actions[line.trim()]();

@@ -54,7 +54,7 @@ named! {
 
 named! {
     /// What the scores of a lock's members mean, if it is a sorted set. It is only carried here.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum Score {
         /// When the member was added, or renewed last.

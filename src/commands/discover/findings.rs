@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::Groups;
 use super::likely::{is_of_progress, may_be_switches};
-use lockwatch_watch::redis::libraries::recognise;
 use lockwatch_watch::redis::libraries::recognise::{Content, Guess, Laid, Role, ScannedKey};
-use lockwatch_watch::redis::libraries::shape::{
-    identifies_nobody, names_a_lock, unserialized, words,
-};
+use lockwatch_watch::redis::libraries::shape::{identifies_nobody, unserialized};
+use lockwatch_watch::redis::libraries::{may_be_of_holders, recognise};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;
@@ -22,6 +20,8 @@ pub(super) struct Findings {
     pub(super) locks: Groups<Laid>,
     /// Possible locks, and why they are doubtful.
     pub(super) doubtful: Groups<(Laid, &'static str)>,
+    /// Possible locks that are fields of a hash, with the hash, and why they are doubtful.
+    pub(super) doubtful_fields: Groups<(Vec<u8>, Laid, &'static str)>,
     /// Locks that lockwatch cannot read, and why.
     pub(super) unreadable: Groups<&'static str>,
     /// Locks of single jobs and items.
@@ -49,6 +49,9 @@ impl Findings {
         match recognise(&seen) {
             Guess::Lock(laid) => self.locks.insert(laid, seen.key),
             Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
+            Guess::DoubtfulFields(laid, why, fields) => fields.into_iter().for_each(|field| {
+                self.doubtful_fields.insert((seen.key.clone(), laid, why), field);
+            }),
             Guess::Unreadable(what) => self.unreadable.insert(what, seen.key),
             Guess::PerItem(what) => self.per_item.insert(what, seen.key),
             Guess::Companion(_, Role::Latch | Role::Reader, _) | Guess::Internal => {}
@@ -103,7 +106,8 @@ impl Findings {
 
     /// Number of recognised keys beyond the maximum number of patterns.
     pub(super) fn dropped(&self) -> u64 {
-        self.locks.dropped + self.doubtful.dropped + self.unreadable.dropped + self.per_item.dropped
+        let doubtful = self.doubtful.dropped + self.doubtful_fields.dropped;
+        self.locks.dropped + doubtful + self.unreadable.dropped + self.per_item.dropped
     }
 }
 
@@ -116,7 +120,7 @@ fn insert_bounded(keys: &mut BTreeSet<Vec<u8>>, key: Vec<u8>) {
 
 /// Of which type a key is that is named like a lock and has no layout of one.
 fn unread(seen: &ScannedKey) -> Option<&'static str> {
-    if !names_a_lock(&seen.key) && !words(&seen.key).iter().any(|word| word == b"semaphore") {
+    if !may_be_of_holders(&seen.key) {
         return None;
     }
     match &seen.content {
@@ -126,10 +130,16 @@ fn unread(seen: &ScannedKey) -> Option<&'static str> {
         Content::Text { .. } => {
             Some("a string that is longer than a token; perhaps its holder lies inside, as in JSON")
         }
-        Content::Hash { .. } => Some("a hash whose fields are those of no library"),
-        Content::Sorted { .. } => {
-            Some("a sorted set, perhaps a semaphore, which `library: zset` reads")
+        Content::Hash { .. } => Some(
+            "a hash whose fields are those of no library; where each field is a lock, `field` with \
+             `library: string` reads it",
+        ),
+        Content::Sorted { .. } if seen.ttl_ms.is_none() => {
+            Some("a sorted set without a TTL, perhaps a semaphore, which lockwatch does not read")
         }
+        Content::Sorted { .. } => Some(
+            "a sorted set whose scores are not times that fit its TTL, as `library: zset` needs them",
+        ),
         Content::List => Some("a list, perhaps of who waits"),
         Content::Set => Some("a set"),
         Content::Other => None,

@@ -14,6 +14,7 @@ use super::likely::{SWITCHES_MAX, is_of_progress};
 use super::name::yaml;
 use super::scan::{ask_all, scan_hash, scanned_pairs};
 use crate::io::{Connection, Failure};
+use lockwatch_watch::redis::libraries::recognise::Laid;
 use lockwatch_watch::redis::libraries::shape::{is_lock_word, words};
 
 /// Maximum length of a switch's value in bytes.
@@ -29,11 +30,11 @@ const STEM_BYTES_MIN: usize = 3;
 pub(super) async fn suggest(
     connection: &Connection,
     findings: &Findings,
-    locks: &[&[u8]],
+    locks: &[(&[u8], Laid)],
 ) -> Result<BTreeMap<Vec<u8>, Vec<String>>, Failure> {
     let mut suggested: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
     let mut left = HASHES_MAX;
-    for lock in locks {
+    for (lock, laid) in locks {
         let Some(stem) = stem(lock) else { continue };
         let mut lines = Vec::new();
         // The names that the documentation gives them.
@@ -46,7 +47,7 @@ pub(super) async fn suggest(
             .collect();
         left -= hashes.len();
         for hash in hashes {
-            lines.extend(look_into(connection, hash).await?);
+            lines.extend(look_into(connection, hash, laid).await?);
         }
         let strings = relatives(findings.progress.iter(), &stem).take(1);
         lines.extend(strings.map(|key| {
@@ -92,7 +93,11 @@ fn stem(lock: &[u8]) -> Option<Vec<u8>> {
 
 /// What a small hash may be used for. Its values are read only if all are short, and are never
 /// printed.
-async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, Failure> {
+async fn look_into(
+    connection: &Connection,
+    key: &[u8],
+    laid: &Laid,
+) -> Result<Vec<String>, Failure> {
     let names = connection.exec(&[command!("HRANDFIELD", key, SWITCHES_MAX.to_string())]).await?;
     let names: Vec<&[u8]> = match names.as_slice() {
         [Reply::Array(names)] => names.iter().filter_map(Reply::as_bytes).collect(),
@@ -102,7 +107,7 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     let mut of_progress: Vec<&[u8]> =
         names.iter().copied().filter(|name| is_of_progress(name)).collect();
     of_progress.sort_unstable();
-    if let Some(line) = claims_or_hosts(key) {
+    if let Some(line) = claims_or_hosts(key, laid) {
         return Ok(vec![line]);
     }
     if let Some(field) = of_progress.first() {
@@ -135,17 +140,22 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     Ok(lines)
 }
 
-/// What a hash is whose name says that workers state in it who they are.
-fn claims_or_hosts(key: &[u8]) -> Option<String> {
+/// What a hash is whose name says that workers state in it who they are: each by the name that its
+/// lock has for it.
+fn claims_or_hosts(key: &[u8], laid: &Laid) -> Option<String> {
     let hash = yaml(key);
     let words = words(key);
     let is_called = |name: &[u8]| words.iter().any(|word| word == name);
     if is_called(b"claims") {
+        let named = if laid.holder.is_some() { ", named as `holder` finds it" } else { "" };
         return Some(format!(
-            "claims: {{hash: {hash}}}   # does each worker of the task keep changing its field?"
+            "claims: {{hash: {hash}}}   # does each worker of the task keep changing its \
+             field{named}?"
         ));
     }
-    is_called(b"hosts").then(|| format!("hosts: {{hash: {hash}}}   # of the holders?"))
+    // With `holder`, the name of the host stands in the lock's own value.
+    let is_of_hosts = is_called(b"hosts") && laid.holder.is_none();
+    is_of_hosts.then(|| format!("hosts: {{hash: {hash}}}   # of the holders?"))
 }
 
 /// The codec that reads every value of the scanned hash as on or off, and the number of values.
@@ -179,12 +189,17 @@ mod tests {
 
     #[test]
     fn claims_and_hosts_are_known_by_their_names() {
-        let line = |key: &str| claims_or_hosts(key.as_bytes()).unwrap_or_default();
+        let plain = Laid::new("string", "a token");
+        let line = |key: &str| claims_or_hosts(key.as_bytes(), &plain).unwrap_or_default();
         assert!(
             line("lockwatch:claims:outbound").starts_with("claims: {hash: \"lockwatch:claims:")
         );
         assert!(line("outbound:hosts").starts_with("hosts: {hash: \"outbound:hosts\"}"));
         assert_eq!(line("outbound:users"), "");
+        let with_path = Laid { holder: Some("^(.+):"), ..plain };
+        let claims = claims_or_hosts(b"outbound:claims", &with_path).unwrap();
+        assert!(claims.ends_with("its field, named as `holder` finds it?"), "{claims}");
+        assert_eq!(claims_or_hosts(b"outbound:hosts", &with_path), None);
     }
 
     #[test]

@@ -81,6 +81,18 @@ impl Plan {
                 }
             }
         }
+        for ((key, laid, why), sorted) in findings.doubtful_fields.sorted() {
+            match sorted {
+                Sorted::Single(field) => {
+                    plan.doubts.push(Doubt { field: Some(field), ..doubt(key, laid, why) });
+                }
+                pattern => {
+                    let hash = escape(&key);
+                    let what = format!("perhaps locks ({}: {why}), fields of {hash}", laid.what);
+                    plan.items.push((what, pattern));
+                }
+            }
+        }
         plan.apply_companions(findings);
         plan.list_possible_tokens(findings);
         plan.items.extend(
@@ -176,8 +188,9 @@ impl Plan {
         connection: &Connection,
         findings: &Findings,
     ) -> Result<(), Failure> {
-        let keys: Vec<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
-        let mut suggested = hints::suggest(connection, findings, &keys).await?;
+        let locks: Vec<_> =
+            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid)).collect();
+        let mut suggested = hints::suggest(connection, findings, &locks).await?;
         for task in &mut self.tasks {
             task.suggested = suggested.remove(&task.key).unwrap_or_default();
         }
@@ -218,7 +231,7 @@ fn is_mapped_from(lock: &[u8], name: &[u8]) -> bool {
 }
 
 fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
-    Doubt { key, laid, why: why.to_owned() }
+    Doubt { key, field: None, laid, why: why.to_owned() }
 }
 
 #[cfg(test)]
@@ -226,14 +239,19 @@ mod tests {
     use lockwatch_watch::redis::reply::Reply;
 
     use super::*;
+    use lockwatch_judge::time::ServerTime;
     use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
+
+    fn key(key: &[u8], ttl_ms: Option<u64>, content: Content) -> ScannedKey {
+        ScannedKey { key: key.to_vec(), ttl_ms, now: ServerTime(0), content }
+    }
 
     fn locks(names: impl Iterator<Item = String>) -> Findings {
         let mut findings = Findings::default();
         for name in names {
             let start = b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b".to_vec();
             let content = Content::Text { length: start.len() as u64, start };
-            findings.take(ScannedKey { key: name.into_bytes(), ttl_ms: Some(1_000), content });
+            findings.take(key(name.as_bytes(), Some(1_000), content));
         }
         findings
     }
@@ -266,7 +284,7 @@ mod tests {
         let scanned =
             Some(Reply::Array(vec![text("0"), Reply::Array(vec![text(holder), text("1")])]));
         let content = Content::Hash { length: 1, names: vec![holder.into()], scanned };
-        findings.take(ScannedKey { key: Vec::new(), ttl_ms: Some(1_000), content });
+        findings.take(key(b"", Some(1_000), content));
         let plan = Plan::new(&findings);
         assert!(plan.tasks.is_empty() && plan.unreadable.len() == 2, "{plan:?}");
     }
@@ -277,7 +295,7 @@ mod tests {
         for (hash, tasks) in [("mail:7", 0), ("mail:8", 1), ("mail", 1)] {
             let mut findings = locks(["mail:7:lock".to_owned()].into_iter());
             let content = Content::Hash { length: 2, names: Vec::new(), scanned: None };
-            findings.take(ScannedKey { key: hash.into(), ttl_ms: None, content });
+            findings.take(key(hash.as_bytes(), None, content));
             assert_eq!(Plan::new(&findings).tasks.len(), tasks, "{hash}");
         }
     }
@@ -298,11 +316,8 @@ mod tests {
                 length: 36,
                 start: b"285475da-9152-4c83-822a-67ee2f116a79".to_vec(),
             };
-            findings.take(ScannedKey {
-                key: format!("{}:x", "a".repeat(n + 1)).into_bytes(),
-                ttl_ms: Some(1),
-                content,
-            });
+            let name = format!("{}:x", "a".repeat(n + 1));
+            findings.take(key(name.as_bytes(), Some(1), content));
             let plan = Plan::new(&findings);
             let listed = if n < POSSIBLE_TOKENS_MAX { n + 1 } else { 0 };
             assert_eq!(

@@ -12,6 +12,7 @@ use super::name::{Names, yaml, yaml_text};
 use crate::config::{
     HostPort, KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers, TlsConfig, TlsFiles,
 };
+use crate::text::durations::duration_text;
 use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::recognise::Laid;
 
@@ -35,6 +36,8 @@ pub(super) struct Task {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Doubt {
     pub(super) key: Vec<u8>,
+    /// The field of the hash `key` that is the lock, if it is one.
+    pub(super) field: Option<Vec<u8>>,
     pub(super) laid: Laid,
     pub(super) why: String,
 }
@@ -65,7 +68,7 @@ pub(super) struct Report {
     pub(super) turns: Vec<Relative>,
     /// Sorted by key.
     pub(super) doubts: Vec<Doubt>,
-    /// Possible tasks that take turns, and delayed tasks.
+    /// Possible tasks that take turns, delayed tasks, and locks without a key.
     pub(super) perhaps: Vec<Relative>,
     /// Locks of jobs and items: the library, and the key or pattern.
     pub(super) items: Vec<(String, Sorted)>,
@@ -88,7 +91,7 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut text = redis_block(redis);
     text.push_str("tasks:\n");
     tasks.iter().for_each(|task| {
-        text.push_str(&task_lines(&mut names, &task.key, &task.laid, "  ").concat())
+        text.push_str(&task_lines(&mut names, (&task.key, None), &task.laid, "  ").concat())
     });
     text
 }
@@ -111,7 +114,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     }
     for task in &report.tasks {
         comment(&mut text, "  ", &sentences(task.laid.what, &task.learned));
-        text.push_str(&task_lines(&mut names, &task.key, &task.laid, "  ").concat());
+        text.push_str(&task_lines(&mut names, (&task.key, None), &task.laid, "  ").concat());
         task.suggested.iter().for_each(|line| {
             let _always_fits = writeln!(text, "    # {line}");
         });
@@ -213,13 +216,26 @@ fn yaml_path(path: &Path) -> String {
     yaml_text(&path.to_string_lossy())
 }
 
-/// The first two lines of a task.
-fn task_lines(names: &mut Names, key: &[u8], laid: &Laid, indent: &str) -> [String; 2] {
-    let name = yaml_text(&names.of(key));
-    let regex = |regex| format!(", holder: {{regex: {}}}", yaml_text(regex));
-    let holder = laid.holder.map(regex).unwrap_or_default();
-    let lock =
-        format!("{indent}  lock: {{key: {}, library: {}{holder}}}\n", yaml(key), laid.library);
+/// The first two lines of a task whose lock is a key, or a field of one.
+fn task_lines(
+    names: &mut Names,
+    (key, field): (&[u8], Option<&[u8]>),
+    laid: &Laid,
+    indent: &str,
+) -> [String; 2] {
+    let name = yaml_text(&names.of(field.unwrap_or(key)));
+    let mut lock = format!("{indent}  lock: {{key: {}", yaml(key));
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _always_fits = write!(lock, ", {name}: {value}");
+        }
+    };
+    add("field", field.map(yaml));
+    add("library", Some(laid.library.to_owned()));
+    add("holder", laid.holder.map(|regex| format!("{{regex: {}}}", yaml_text(regex))));
+    add("score", laid.score.map(|score| score.name().to_owned()));
+    add("lease", laid.lease_ms.map(duration_text));
+    lock.push_str("}\n");
     [format!("{indent}- name: {name}\n"), lock]
 }
 
@@ -244,11 +260,13 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
     );
     for doubt in report.doubts.iter().take(LISTED_MAX) {
         comment(text, "  ", &format!("{}: {}.", doubt.laid.what, doubt.why));
-        if doubt.key.is_empty() || doubt.key.len() > KEY_BYTES_MAX {
+        let too_long = |name: &[u8]| name.is_empty() || name.len() > KEY_BYTES_MAX;
+        if too_long(&doubt.key) || doubt.field.as_deref().is_some_and(too_long) {
             comment(text, "  ", &shown(&doubt.key));
             continue;
         }
-        for line in task_lines(names, &doubt.key, &doubt.laid, "") {
+        let place = (doubt.key.as_slice(), doubt.field.as_deref());
+        for line in task_lines(names, place, &doubt.laid, "") {
             let _always_fits = write!(text, "  # {line}");
         }
     }
@@ -267,8 +285,8 @@ fn perhaps(text: &mut String, names: &mut Names, report: &Report) {
         return;
     }
     text.push('\n');
-    let sentence = "Perhaps tasks that take turns, or delayed tasks. To watch one, take the number \
-                    sign and the blank away from its two lines.";
+    let sentence = "Perhaps tasks that take turns, delayed tasks, or locks without a key. To watch \
+                    one, take the number sign and the blank away from its two lines.";
     comment(text, "  ", sentence);
     for relative in report.perhaps.iter().take(LISTED_MAX) {
         comment(text, "  ", &relative.text);
@@ -377,6 +395,7 @@ mod tests {
         ];
         let doubt = |key: &[u8]| Doubt {
             key: [key, b"2"].concat(),
+            field: None,
             laid: Laid::new("redisson", "a string"),
             why: "no TTL".to_owned(),
         };

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::server::Server;
 use crate::io::{Connection, Failure};
-use lockwatch_watch::redis::libraries::names_holders;
 use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
+use lockwatch_watch::redis::libraries::{HUEY_RESULTS, may_be_of_holders, names_holders};
 
 /// Number of pages in a second at full speed: short pages let other clients' commands in between.
 const PAGES_PER_SECOND: u32 = 50;
@@ -24,6 +24,8 @@ const PAGE_MAX: u32 = 100;
 const LAST_BYTE: &str = "127";
 /// Number of field names that are read before a hash is scanned.
 const NAMES: &str = "8";
+/// The same of a hash that has locks among many other fields.
+const NAMES_AMONG_MANY: &str = "1000";
 /// Maximum length of a value of a lock's hash.
 const VALUE_MAX: i64 = 64;
 /// Maximum number of fields of a lock's hash.
@@ -168,9 +170,11 @@ async fn look(
     walked: &mut Walked,
     take: &mut impl FnMut(ScannedKey),
 ) -> Result<(), Failure> {
-    let asked: Vec<Command> =
-        keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]).collect();
+    let typed = keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]);
+    let asked: Vec<Command> = std::iter::once(command!("TIME")).chain(typed).collect();
     let replies = connection.exec(&asked).await?;
+    let (now, replies) = replies.split_first().ok_or_else(no_scan)?;
+    let now = clock(now)?;
     let mut typed = Vec::with_capacity(keys.len());
     for (key, answer) in keys.iter().zip(replies.chunks_exact(2)) {
         match answer {
@@ -193,6 +197,7 @@ async fn look(
             None => found.push(ScannedKey {
                 key: key.clone(),
                 ttl_ms,
+                now,
                 content: content(kind, &answers),
             }),
         }
@@ -258,7 +263,14 @@ fn value_lengths(seen: &ScannedKey) -> Vec<Command> {
 fn questions(key: &[u8], kind: &[u8], ttl_ms: Option<u64>) -> Vec<Command> {
     match kind {
         b"string" => vec![command!("STRLEN", key), command!("GETRANGE", key, "0", LAST_BYTE)],
-        b"hash" => vec![command!("HLEN", key), command!("HRANDFIELD", key, NAMES)],
+        b"hash" => {
+            let names = if key.starts_with(HUEY_RESULTS) { NAMES_AMONG_MANY } else { NAMES };
+            vec![command!("HLEN", key), command!("HRANDFIELD", key, names)]
+        }
+        b"zset" if ttl_ms.is_some() && may_be_of_holders(key) => {
+            let newest = command!("ZRANGE", key, "-1", "-1", "WITHSCORES");
+            vec![command!("ZSCORE", key, "__write__"), newest]
+        }
         b"zset" if ttl_ms.is_some() => vec![command!("ZSCORE", key, "__write__")],
         _ => Vec::new(),
     }
@@ -277,19 +289,33 @@ fn content(kind: &[u8], answers: &[Reply]) -> Content {
                 names.iter().filter_map(|name| name.as_bytes().map(<[u8]>::to_vec)).collect();
             Content::Hash { length: length(size), names, scanned: None }
         }
-        (b"zset", [score]) => Content::Sorted { has_writer: score.as_bytes().is_some() },
-        (b"zset", []) => Content::Sorted { has_writer: false },
+        (b"zset", [writer, rest @ ..]) => {
+            // A writer's mark has the score of its token, which is the only one.
+            let newest = rest.first().and_then(last_score).or_else(|| writer.as_bytes());
+            let has_writer = writer.as_bytes().is_some();
+            Content::Sorted { has_writer, newest: newest.map(<[u8]>::to_vec) }
+        }
+        (b"zset", []) => Content::Sorted { has_writer: false, newest: None },
         (b"list", _) => Content::List,
         (b"set", _) => Content::Set,
         _ => Content::Other,
     }
 }
 
+/// The score of the only member.
+fn last_score(members: &Reply) -> Option<&[u8]> {
+    members.as_array()?.last()?.as_bytes()
+}
+
 /// The server's clock.
 pub(super) async fn time(connection: &Connection) -> Result<ServerTime, Failure> {
     let replies = connection.exec(&[command!("TIME")]).await?;
-    let read = replies.first().map_or(Ok(ServerTime(0)), server_time);
-    read.map_err(|why| Failure { why, detail: "the answer to TIME cannot be read".to_owned() })
+    replies.first().map_or(Ok(ServerTime(0)), clock)
+}
+
+fn clock(reply: &Reply) -> Result<ServerTime, Failure> {
+    let detail = || "the answer to TIME cannot be read".to_owned();
+    server_time(reply).map_err(|why| Failure { why, detail: detail() })
 }
 
 /// Sends all commands at once; the replies are in the same order.

@@ -8,6 +8,7 @@ use lockwatch_watch::command;
 use lockwatch_watch::redis::accept::{databases, info_field};
 use lockwatch_watch::redis::reply::Reply;
 
+use super::channels;
 use crate::commands::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
 use crate::io::{Connection, Failure};
@@ -29,6 +30,8 @@ pub(super) struct Server {
     pub(super) in_cluster: bool,
     /// Number of keys in this database; `None` if it is not reported.
     pub(super) keys: Option<u64>,
+    /// Number of channels that somebody listens to; `None` if it is not reported.
+    pub(super) channels: Option<u64>,
     /// The databases that have keys, with their number.
     pub(super) databases: Vec<(u32, u64)>,
 }
@@ -41,9 +44,10 @@ impl Server {
             command!("INFO", "cluster"),
             command!("INFO", "keyspace"),
             command!("DBSIZE"),
+            command!("INFO", "stats"),
         ];
         let replies = connection.exec(&commands).await?;
-        let [replication, cluster, keyspace, size] = replies.as_slice() else {
+        let [replication, cluster, keyspace, size, stats] = replies.as_slice() else {
             return Ok(Server::silent(connection, at));
         };
         let field = |reply: &Reply, name: &str| {
@@ -55,6 +59,7 @@ impl Server {
             master: master.map(|(host, port)| format!("{host}:{port}")),
             in_cluster: field(cluster, "cluster_enabled").as_deref() == Some("1"),
             keys: size.as_int().and_then(|keys| u64::try_from(keys).ok()),
+            channels: channels::count(stats),
             databases: databases(keyspace.as_bytes().unwrap_or_default()),
             ..Server::silent(connection, at)
         })
@@ -68,6 +73,7 @@ impl Server {
             master: None,
             in_cluster: false,
             keys: None,
+            channels: None,
             databases: Vec::new(),
         }
     }

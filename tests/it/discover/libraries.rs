@@ -3,12 +3,16 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockwatch::config::Config;
 use serde::Deserialize;
 
 use super::{discover, harmless, redis_cli};
+use crate::support::PATIENCE;
+use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 
 const DATA: &str = include_str!("libraries.yml");
@@ -54,7 +58,10 @@ impl Row {
     fn write(&self, server: &RedisServer, rename: impl Fn(&str) -> String) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         for key in &self.keys {
+            let lease = now.as_millis() + 30_000;
             let line = rename(key)
+                .replace("@lease", &lease.to_string())
+                .replace("@later", &(now.as_secs() + 30).to_string())
                 .replace("@ms", &now.as_millis().to_string())
                 .replace("@simple", "@SIMPLE")
                 .replace("@s", &now.as_secs().to_string())
@@ -161,6 +168,17 @@ pub(crate) fn table() -> String {
     table
 }
 
+/// Rows use the same names, so each gets names of its own.
+fn own(row: usize) -> impl Fn(&str) -> String {
+    let letter = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap());
+    let suffix = format!("{}{}", letter(row / 26), letter(row));
+    move |text: &str| {
+        ["nightly", "weekly", "plain", "forever"]
+            .iter()
+            .fold(text.to_owned(), |text, name| text.replace(name, &format!("{name}{suffix}")))
+    }
+}
+
 fn glance(server: &RedisServer) -> String {
     harmless(&discover(server.port, &["--watch", "0s"]).stdout)
 }
@@ -193,16 +211,6 @@ fn each_library_is_what_the_table_says() {
 fn all_libraries_in_one_redis_do_not_hide_each_other() {
     let test = "discover::libraries::all_libraries_in_one_redis_do_not_hide_each_other";
     let Some(server) = RedisServer::start(test) else { return };
-    // Rows use the same names, so each gets names of its own.
-    let own = |row: usize| {
-        let letter = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap());
-        let suffix = format!("{}{}", letter(row / 26), letter(row));
-        move |text: &str| {
-            ["nightly", "weekly", "plain", "forever"]
-                .iter()
-                .fold(text.to_owned(), |text, name| text.replace(name, &format!("{name}{suffix}")))
-        }
-    };
     let rows = rows();
     for (at, row) in rows.iter().enumerate() {
         row.write(&server, own(at));
@@ -220,6 +228,81 @@ fn all_libraries_in_one_redis_do_not_hide_each_other() {
             assert!(print.is_in(&text), "{}: {:?}\n{text}", row.library, print.cells());
         }
     }
+}
+
+/// The configuration with all proposed locks, also those that are comments.
+fn pasted(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for at in 1..lines.len() {
+        let [name, lock] = [&lines[at - 1], &lines[at]].map(|line| line.strip_prefix("  # "));
+        if let (Some(name), Some(lock)) = (name, lock)
+            && name.starts_with("- name: ")
+            && lock.starts_with("  lock: ")
+        {
+            (lines[at - 1], lines[at]) = (format!("  {name}"), format!("  {lock}"));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Each lock that discover finds is shown as held by an agent with what it prints, and as free once
+/// it is gone.
+#[test]
+fn what_it_proposes_is_right_when_pasted() {
+    let test = "discover::libraries::what_it_proposes_is_right_when_pasted";
+    let Some(server) = RedisServer::start(test) else { return };
+    let rows = rows();
+    let write = || {
+        let held = rows.iter().enumerate().filter(|(_, row)| !row.again);
+        held.for_each(|(at, row)| row.write(&server, own(at)));
+    };
+    write();
+    let text = pasted(&glance(&server));
+    // Some leases are short.
+    write();
+    let agent = Agent::start(&text);
+    let config = Config::parse(&text, Path::new("x.yml")).unwrap();
+    let locks = config.tasks.iter().filter(|task| task.lock().is_some());
+    let names: Vec<&str> = locks.map(|task| &*task.name).collect();
+    for library in ["redisson", "string", "hash", "shedlock", "single-beat", "counter", "deadline"]
+    {
+        assert!(text.contains(&format!("library: {library}")), "{library}\n{text}");
+    }
+    for layout in ["score: refreshed", "score: deadline", "field: "] {
+        assert!(text.contains(layout), "{layout}\n{text}");
+    }
+    assert!(names.len() >= 60, "{names:?}");
+    let all_are = |held: f64| {
+        agent.until(PATIENCE, "all of one state", |page| {
+            names.iter().all(|name| page.of(name, "lock_held") == Some(held))
+        })
+    };
+    all_are(1.0);
+    server.cli(&["flushall"]);
+    all_are(0.0);
+}
+
+/// A subscription is no key, and only its name says that it may be a lock.
+#[test]
+fn a_subscription_that_is_named_like_a_lock_is_proposed() {
+    let test = "discover::libraries::a_subscription_that_is_named_like_a_lock_is_proposed";
+    let Some(server) = RedisServer::start(test) else { return };
+    server.cli(&["set", "weekly-lock", "0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", "px", "60000"]);
+    let address = server.address();
+    let (host, port) = address.split_once(':').unwrap();
+    let mut listener = Command::new("redis-cli");
+    listener.args(["-h", host, "-p", port, "subscribe", "nightly-lock", "chat", "weekly-lock"]);
+    let listener = OwnedChild::spawn(listener.stdout(Stdio::null()));
+    let until = Instant::now() + PATIENCE;
+    while !server.cli(&["pubsub", "channels"]).contains("weekly-lock") && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text = glance(&server);
+    assert_eq!(text.matches("library: channel").count(), 1, "{text}");
+    let agent = Agent::start(&pasted(&text));
+    agent.until(PATIENCE, "held", |page| page.of("nightly", "lock_held") == Some(1.0));
+    drop(listener);
+    agent.until(PATIENCE, "free", |page| page.of("nightly", "lock_held") == Some(0.0));
 }
 
 #[test]

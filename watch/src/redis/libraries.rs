@@ -25,8 +25,9 @@ mod unread;
 mod zset;
 
 pub use library::{Disclosure, Leases, Library, Value};
-pub use string::UNNAMED;
 pub(super) use string::held_by;
+pub use string::{HUEY_RESULTS, UNNAMED};
+pub use zset::may_be_of_holders;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
 pub static ALL: [&dyn Library; 9] = [

@@ -70,6 +70,7 @@ impl Node {
         self.followed.clear();
         self.fields.clear();
         self.owners.clear();
+        self.short_fields.clear();
         self.restart_schedule(now);
     }
 

@@ -241,6 +241,15 @@ impl TaskRead {
         }
     }
 
+    /// Of a lock that is a field, and whose value was short: reads it at once.
+    #[must_use]
+    pub(super) fn of_short_field(self) -> TaskRead {
+        match self.guard {
+            Guard::Lock(Stage::Size) => TaskRead { guard: Guard::Lock(Stage::first(None)), ..self },
+            _ => self,
+        }
+    }
+
     /// Of a queue: looks up these members, too, wherever they are now.
     #[must_use]
     pub fn following(self, before: &[Followed]) -> TaskRead {

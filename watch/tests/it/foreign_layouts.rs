@@ -76,8 +76,25 @@ impl Key {
             ("HSCAN", Content::Hash(pairs)) => {
                 let items = pairs.iter().flat_map(|(field, value)| [field, value]);
                 let items = items.map(|item| bytes(item.as_bytes())).collect();
-                Reply::Array(vec![bytes(b"0"), Reply::Array(items)])
+                // A large hash is not scanned at once.
+                let cursor = if pairs.len() > 512 { b"7" } else { b"0" };
+                Reply::Array(vec![bytes(cursor), Reply::Array(items)])
             }
+            ("HEXISTS" | "HSTRLEN", Content::Absent) => Reply::Int(0),
+            ("HGET", Content::Absent) => Reply::Nil,
+            ("HEXISTS" | "HSTRLEN" | "HGET", Content::Hash(pairs)) => {
+                let value = pairs.iter().find(|(field, _)| *field == words[2]);
+                match (&*words[0], value) {
+                    ("HGET", value) => {
+                        value.map_or(Reply::Nil, |(_, value)| bytes(value.as_bytes()))
+                    }
+                    ("HEXISTS", value) => Reply::Int(value.is_some().into()),
+                    (_, value) => Reply::Int(
+                        value.map_or(0, |(_, value)| i64::try_from(value.len()).unwrap()),
+                    ),
+                }
+            }
+            ("PUBSUB", _) => Reply::Array(vec![bytes(words[2].as_bytes()), Reply::Int(0)]),
             ("ZRANGE", Content::Absent) => Reply::Array(vec![]),
             ("ZRANGE", Content::Set(members)) => {
                 let newest = words[2].strip_prefix('-').unwrap().parse::<usize>().unwrap();
@@ -89,23 +106,27 @@ impl Key {
                 });
                 Reply::Array(items.collect())
             }
-            ("GETRANGE" | "HSCAN" | "ZRANGE", _) => Reply::Error(ServerError {
-                code: b"WRONGTYPE".to_vec(),
-                detail: b"Operation against a key holding the wrong kind of value".to_vec(),
-            }),
+            ("GETRANGE" | "HSCAN" | "ZRANGE" | "HEXISTS" | "HSTRLEN" | "HGET", _) => {
+                Reply::Error(ServerError {
+                    code: b"WRONGTYPE".to_vec(),
+                    detail: b"Operation against a key holding the wrong kind of value".to_vec(),
+                })
+            }
             _ => panic!("not expected: {words:?}"),
         }
     }
 }
 
 /// The locks that are read, in the order of the columns below.
-fn readers() -> [LockSpec; 8] {
+fn readers() -> [LockSpec; 11] {
     let of = |name| libraries::lock(b"job", name);
     let scored = |score| LockSpec { score: Some(score), lease_ms: Some(30_000), ..of("zset") };
     let names = ["redisson", "shedlock", "counter", "deadline", "string", "hash"].map(of);
     let [redisson, shedlock, counter, deadline, string, hash] = names;
     let [refreshed, until] = [Score::Refreshed, Score::Deadline].map(scored);
-    [redisson, shedlock, counter, deadline, refreshed, until, string, hash]
+    let field = LockSpec { field: Some(THREAD.into()), ..string.clone() };
+    let [beat, channel] = ["single-beat", "channel"].map(of);
+    [redisson, shedlock, counter, deadline, refreshed, until, string, hash, beat, field, channel]
 }
 
 fn read(lock: &LockSpec, key: &Key) -> LockReading {
@@ -146,38 +167,57 @@ fn a_library_reads_what_it_writes_and_nothing_else() {
     let later = seconds(LEASE_MS);
     let token = "8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69";
     let marked = [(token, NOW_MS + LEASE_MS), ("__write__", NOW_MS + LEASE_MS)];
-    // Redisson, ShedLock, counter, deadline, refreshed, until, string, hash.
-    const COLUMNS: usize = 8;
+    let two_uuids = format!("{token}:{token}");
+    let fields = (0..10_000).map(|id| (format!("job-{id}"), "1".to_owned())).collect();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let results = Content::Hash(vec![pair("a result", "{}"), pair(THREAD, "\u{1}")]);
+    let results = Key::new(results).without_ttl();
+    // Redisson, ShedLock, counter, deadline, refreshed, until, string, hash, single-beat, the field
+    // THREAD, a channel, which is no key.
+    const COLUMNS: usize = 11;
     let (w, l, t) = ("wrong_type", "layout", "too_large");
     let (h, f) = ("held", "free");
-    let rows: [(&str, Key, [&str; COLUMNS]); 25] = [
-        ("nothing", Key::new(Content::Absent), [f; 8]),
-        ("a count", Key::text("1"), [w, l, h, l, w, w, h, w]),
+    let none = [w, w, w, w, w, w, w, w, w, w, f];
+    let rows: [(&str, Key, [&str; COLUMNS]); 33] = [
+        ("nothing", Key::new(Content::Absent), [f; COLUMNS]),
+        ("a count", Key::text("1"), [w, l, h, l, w, w, h, w, l, w, f]),
         // For `string` any value is a token: the library cannot know that this one means nobody.
-        ("a count of nobody", Key::text("0"), [w, l, f, l, w, w, h, w]),
-        ("a deadline", Key::text(&later).without_ttl(), [w, l, l, h, w, w, h, w]),
-        ("one over", Key::text(&seconds(-5_000)).without_ttl(), [w, l, l, f, w, w, h, w]),
+        ("a count of nobody", Key::text("0"), [w, l, f, l, w, w, h, w, l, w, f]),
+        ("a deadline", Key::text(&later).without_ttl(), [w, l, l, h, w, w, h, w, l, w, f]),
+        ("one over", Key::text(&seconds(-5_000)).without_ttl(), [w, l, l, f, w, w, h, w, l, w, f]),
         // When its holder began: it has a TTL, and goes on.
-        ("a beginning", Key::text(&seconds(-5_000)), [w, l, l, l, w, w, h, w]),
-        ("a token", Key::text(token), [w, l, l, l, w, w, h, w]),
-        ("ShedLock", Key::text("ADDED:2026-11-28T02:11:06.291Z@vm"), [w, h, l, l, w, w, h, w]),
-        ("BullMQ", Key::text(&format!("{token}:7")), [w, l, l, l, w, w, h, w]),
-        ("a word", Key::text("exclusive"), [w, l, l, l, w, w, h, w]),
-        ("an empty value", Key::text(""), [w, l, l, l, w, w, h, w]),
-        ("bytes", Key::new(Content::Text(vec![0, 255, 10, 49])), [w, l, l, l, w, w, h, w]),
-        ("a huge number", huge, [w, l, l, l, w, w, h, w]),
-        ("Redisson", Key::hash(THREAD, "1"), [h, w, w, w, w, w, w, h]),
-        ("a hash by hand", Key::hash("web-1", "1"), [l, w, w, w, w, w, w, h]),
-        ("a semaphore", Key::set(&[(token, NOW_MS - 5_000)]), [w, w, w, w, h, l, w, w]),
-        ("a writer", Key::set(&marked), [w, w, w, w, l, h, w, w]),
-        ("a mark alone", Key::set(&marked[1..]), [w, w, w, w, l, l, w, w]),
-        ("another lease", Key::set(&[(token, NOW_MS - 40_000)]), [w, w, w, w, l, l, w, w]),
-        ("ranks", Key::set(&[("a", 1), ("b", 2)]), [w, w, w, w, l, l, w, w]),
-        ("a schedule", Key::set(&marked[..1]).without_ttl(), [w, w, w, w, l, l, w, w]),
-        ("an old list", Key::set(&[(token, 1)]).without_ttl(), [w, w, w, w, l, l, w, w]),
-        ("many members", Key::new(Content::Set(many)), [w, w, w, w, t, t, w, w]),
-        ("a list", Key::new(Content::List), [w; 8]),
-        ("a list that stays", Key::new(Content::List).without_ttl(), [w; 8]),
+        ("a beginning", Key::text(&seconds(-5_000)), [w, l, l, l, w, w, h, w, l, w, f]),
+        ("a token", Key::text(token), [w, l, l, l, w, w, h, w, l, w, f]),
+        (
+            "ShedLock",
+            Key::text("ADDED:2026-11-28T02:11:06.291Z@vm"),
+            [w, h, l, l, w, w, h, w, l, w, f],
+        ),
+        ("BullMQ", Key::text(&format!("{token}:7")), [w, l, l, l, w, w, h, w, l, w, f]),
+        ("a word", Key::text("exclusive"), [w, l, h, l, w, w, h, w, l, w, f]),
+        ("an empty value", Key::text(""), [w, l, l, l, w, w, h, w, l, w, f]),
+        ("bytes", Key::new(Content::Text(vec![0, 255, 10, 49])), [w, l, l, l, w, w, h, w, l, w, f]),
+        ("a huge number", huge, [w, l, l, l, w, w, h, w, l, w, f]),
+        ("Redisson", Key::hash(THREAD, "1"), [h, w, w, w, w, w, w, h, w, h, f]),
+        ("a hash by hand", Key::hash("web-1", "1"), [l, w, w, w, w, w, w, h, w, f, f]),
+        ("a semaphore", Key::set(&[(token, NOW_MS - 5_000)]), [w, w, w, w, h, l, w, w, w, w, f]),
+        ("a writer", Key::set(&marked), [w, w, w, w, l, h, w, w, w, w, f]),
+        ("a mark alone", Key::set(&marked[1..]), [w, w, w, w, l, l, w, w, w, w, f]),
+        ("another lease", Key::set(&[(token, NOW_MS - 40_000)]), [w, w, w, w, l, l, w, w, w, w, f]),
+        ("ranks", Key::set(&[("a", 1), ("b", 2)]), [w, w, w, w, l, l, w, w, w, w, f]),
+        ("a schedule", Key::set(&marked[..1]).without_ttl(), [w, w, w, w, l, l, w, w, w, w, f]),
+        ("an old list", Key::set(&[(token, 1)]).without_ttl(), [w, w, w, w, l, l, w, w, w, w, f]),
+        ("many members", Key::new(Content::Set(many)), [w, w, w, w, t, t, w, w, w, w, f]),
+        ("a list", Key::new(Content::List), none),
+        ("a list that stays", Key::new(Content::List).without_ttl(), none),
+        ("single-beat", Key::text("17:web-1:4711"), [w, l, l, l, w, w, h, w, h, w, f]),
+        ("Nextcloud", Key::text("\"exclusive\""), [w, l, h, l, w, w, h, w, l, w, f]),
+        ("node-redisson", Key::hash(&two_uuids, "1"), [h, w, w, w, w, w, w, h, w, f, f]),
+        ("ioredfour", Key::hash("index", "17"), [l, w, w, w, w, w, w, h, w, f, f]),
+        ("half-written", Key::hash(THREAD, ""), [l, w, w, w, w, w, w, h, w, h, f]),
+        ("a huge field", Key::hash(THREAD, &"1".repeat(20_000)), [l, w, w, w, w, w, w, h, w, t, f]),
+        ("huey", results, [l, w, w, w, w, w, w, l, w, h, f]),
+        ("many fields", Key::new(Content::Hash(fields)), [t, w, w, w, w, w, w, t, w, f, f]),
     ];
     let readers = readers();
     let shown = |lock: &LockSpec| (lock.library.as_str().to_owned(), lock.score);

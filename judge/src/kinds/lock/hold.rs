@@ -7,7 +7,7 @@ use super::continuity::Continuity;
 use super::renewal::{Deadlines, Leases, Move, PeriodRule, Terms};
 use crate::continuity::earlier::Earlier;
 use crate::continuity::generation::{Delta, Mark};
-use crate::evidence::{Seen, set_between};
+use crate::evidence::{NOISE_MS, Seen, set_between};
 use crate::reading::{Deadline, Held, Holder, Mode};
 use crate::time::{Mono, ServerTime};
 
@@ -90,6 +90,28 @@ impl Hold {
     /// Whether this is one hold that lasted long enough, not several short ones of one client.
     pub(crate) fn lasted(&self, settle_ms: u64) -> bool {
         self.last_seen.since_ms(self.continuity.whole_since) >= settle_ms
+    }
+
+    /// Whether its holder's id tells it from others.
+    pub(super) fn is_identified(&self) -> bool {
+        self.held.holders.iter().any(Holder::is_identified)
+    }
+
+    /// Whether a reading that names nobody either shows a hold that began after this one's deadline:
+    /// by the lease, its deadline was written then, since the reading before, `last`.
+    pub(super) fn is_over_before(
+        &self,
+        held: &Held,
+        last: Option<Seen>,
+        lease_ms: Option<u64>,
+        context: Context,
+    ) -> bool {
+        if self.is_identified() || !context.same_clock || context.delta.new_history() {
+            return false;
+        }
+        let written = || set_between(held.deadline.instant()?, lease_ms?, last?, context.seen);
+        let over = self.deadlines.newest().map(|deadline| deadline.plus_ms(NOISE_MS));
+        over.zip(written()).is_some_and(|(over, written)| written > over)
     }
 
     /// Whether this hold by itself lasted long enough to count.

@@ -263,19 +263,23 @@ impl Lock {
     }
 
     fn observe_held(&mut self, held: &Arc<Held>, context: Context, unseen: Unseen) -> Observed {
+        let lease_ms = self.leases.of(held.mode);
+        let last = self.attempts.last;
         if let Present::Held(hold) = &mut self.present
             && continues(&hold.held, held)
+            && !hold.is_over_before(held, last, lease_ms, context)
         {
             let moved = hold.observe(held, context, &mut self.leases, self.rule);
             return Observed { moved, ..Observed::default() };
         }
         let watched = !matches!(self.present, Present::Nothing);
-        let before = (watched, self.attempts.last, self.last_offset);
-        let lease_ms = self.leases.of(held.mode);
+        let before = (watched, last, self.last_offset);
         let hold = Box::new(Hold::begin(held, context, before, &self.earlier, lease_ms));
         match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
             Present::Held(old) => {
-                let ended = end_by_successor(old, &hold, context, unseen);
+                let mut ended = end_by_successor(old, &hold, context, unseen);
+                // What identifies nobody proves no break.
+                ended.ran_out = ended.ran_out.filter(|_| hold.is_identified());
                 Observed { ended: Some(ended), began: true, ..Observed::default() }
             }
             _ => Observed { began: watched, ..Observed::default() },

@@ -1,8 +1,11 @@
-//! A count of those who hold a lock: dramatiq's `ConcurrentRateLimiter`. Whoever takes the lock
-//! adds one, and whoever releases it takes one away, so that the key stays behind with a `0` in it.
-//! It names nobody.
+//! A count of those who hold a lock: dramatiq's `ConcurrentRateLimiter`. A holder adds one when it
+//! takes the lock, and takes one away when it releases it, so that the key stays behind with a `0`
+//! in it. Nextcloud counts the readers of a file in the same way, and writes a word for its only
+//! writer. Nothing in the value names a holder.
 
 use super::library::{Disclosure, Library, Value};
+use super::recognise::{Guess, Laid, ScannedKey};
+use super::shape::{ends_as_a_lock, names_a_lock};
 use super::string::held_by;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -13,8 +16,10 @@ use lockwatch_judge::spec::Claimants;
 const NAME: &str = "counter";
 /// Maximum number of digits of a count. An instant has more.
 const DIGITS_MAX: usize = 9;
-/// Index of the last byte that is read: one more than a count has, to notice a longer value.
-const LAST_BYTE: &str = "9";
+/// What Nextcloud writes for an only holder, as its cache encodes it.
+const EXCLUSIVE: [&[u8]; 2] = [b"\"exclusive\"", b"exclusive"];
+/// Index of the last byte that is read: more than a count or a word has, to notice a longer value.
+const LAST_BYTE: &str = "15";
 
 pub(super) struct Counter;
 
@@ -35,7 +40,8 @@ impl Library for Counter {
         match reply {
             Reply::Bytes(count) if count == b"0" => Value::Free,
             _ => held_by(reply, exists, |count| {
-                is_count(count).then_some(Holder::NOBODY_KNOWN).ok_or(Unknown::Layout)
+                let is_held = is_count(count) || EXCLUSIVE.contains(&count);
+                is_held.then_some(Holder::NOBODY_KNOWN).ok_or(Unknown::Layout)
             }),
         }
     }
@@ -48,12 +54,34 @@ impl Library for Counter {
     fn instead_of_a_name(&self) -> Option<&'static str> {
         Some(
             "The lock's value counts its holders and names none, so they cannot be told apart: no \
-             take-over and no split can be seen.",
+             take-over and no split can be seen, and a new holder whose predecessor was seen just \
+             before looks like a renewal, unless `lease` shows that it came after the end of that \
+             one.",
         )
     }
 
     fn shown<'a>(&self, word: &'a [u8], _is_name: bool) -> Disclosure<'a> {
-        if is_count(word) { Disclosure::Whole } else { Disclosure::Nothing }
+        let is_known = is_count(word) || EXCLUSIVE.contains(&word);
+        if is_known { Disclosure::Whole } else { Disclosure::Nothing }
+    }
+
+    /// A `1` may as well be what every holder of some other lock writes. Both are read right.
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
+        const WHAT: &str = "A string that counts who holds it, as dramatiq's, or says only that it \
+            is held";
+        const WHY: &str = "its value does not tell one holder from another, so that no take-over \
+            could be seen; a `0` counts as free";
+        const ZERO: &str = "a string `0`: free, if it counts who holds the lock, as `library: \
+            counter` reads it; held, if each holder writes it, as `library: string` reads it";
+        let count = seen.text().filter(|value| is_count(value))?;
+        let is_surely_named = seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key);
+        if !names_a_lock(&seen.key) || !is_surely_named {
+            return None;
+        }
+        Some(match count {
+            b"0" => Guess::Unreadable(ZERO),
+            _ => Guess::Doubtful(Laid::new(NAME, WHAT), WHY),
+        })
     }
 }
 
@@ -100,11 +128,12 @@ mod tests {
         assert_eq!(decode(""), Value::Absent);
         let empty = Counter.decode(b"lock", &Reply::Bytes(vec![]), true);
         assert_eq!(empty, Value::Unknown(Unknown::Layout));
-        for value in ["-1", "00", "01", "+1", "1.0", " 0", "0\n", "x", "exclusive", "1795940436"] {
+        for value in ["-1", "00", "01", "+1", "1.0", " 0", "0\n", "x", "exclusively", "1795940436"]
+        {
             assert_eq!(decode(value), Value::Unknown(Unknown::Layout), "{value}");
             assert_eq!(Counter.shown(value.as_bytes(), false), Disclosure::Nothing, "{value}");
         }
-        for value in ["1", "17", "999999999"] {
+        for value in ["1", "17", "999999999", "exclusive", "\"exclusive\""] {
             assert_eq!(decode(value), held(), "{value}");
         }
     }

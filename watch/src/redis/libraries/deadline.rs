@@ -6,6 +6,8 @@
 use alloc::vec;
 
 use super::library::{Disclosure, Lease, Leases, Library, Value};
+use super::recognise::{Guess, Laid, ScannedKey};
+use super::shape::{is_time, names_a_lock};
 use super::string::written;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -55,12 +57,28 @@ impl Library for Deadline {
         Some(
             "The lock's value says until when it is held, and not by whom, so holders cannot be \
              told apart: no take-over and no split can be seen, and a new holder whose \
-             predecessor was seen just before looks like a renewal.",
+             predecessor was seen just before looks like a renewal, unless `lease` shows that it \
+             came after the end of that one.",
         )
     }
 
     fn shown<'a>(&self, word: &'a [u8], _is_name: bool) -> Disclosure<'a> {
         if until(word).is_some() { Disclosure::Whole } else { Disclosure::Nothing }
+    }
+
+    /// With a TTL it is the key that ends the lock, and the value may be when it was taken.
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
+        const WHAT: &str = "A string that is a time to come, and no TTL";
+        const WHY: &str = "perhaps the lock is held until then, as redis-mutex, redis-objects and \
+            TaskTiger write it; its value names no holder";
+        const PAST: &str = "a string that is a time, and no TTL: the lock ended then, as `library: \
+            deadline` reads it, or was taken then";
+        let value = seen.text().filter(|value| seen.ttl_ms.is_none() && is_time(value))?;
+        let until = until(value).filter(|_| names_a_lock(&seen.key))?;
+        Some(match until > seen.now {
+            true => Guess::Doubtful(Laid::new(NAME, WHAT), WHY),
+            false => Guess::Unreadable(PAST),
+        })
     }
 }
 

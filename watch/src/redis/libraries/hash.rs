@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey};
 use super::shape::{is_uuid, names_a_lock, split_last};
+use super::string;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::replies::scanned_pairs;
@@ -62,8 +63,8 @@ impl Library for OwnHash {
     fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         const WHAT: &str = "A hash with one field, perhaps the owner of a lock made by hand";
         const WHY: &str = "many other things are a hash with one field and a small number";
-        const ALIKE: &str = "a hash whose only field is named alike by each holder; its value may \
-            be the holder, which lockwatch does not read";
+        const FIELD: &str = "A hash whose only field each holder names alike, as ioredfour does";
+        const ALIKE: &str = "its value is a number, which names no holder";
         let Content::Hash { length: 1, scanned: Some(scanned), .. } = &seen.content else {
             return None;
         };
@@ -75,7 +76,10 @@ impl Library for OwnHash {
         let doubtful = |what, why| Some(Guess::Doubtful(Laid::new(NAME, what), why));
         match (is_of_two_uuids(owner), names_a_lock(&seen.key)) {
             (true, _) => doubtful("node-redisson", "by its only field, which has two UUIDs"),
-            (false, true) if is_label(owner) => Some(Guess::Unreadable(ALIKE)),
+            (false, true) if is_label(owner) => {
+                let field = vec![owner.to_vec()];
+                Some(Guess::DoubtfulFields(Laid::new(string::NAME, FIELD), ALIKE, field))
+            }
             (false, true) => doubtful(WHAT, WHY),
             (false, false) => None,
         }

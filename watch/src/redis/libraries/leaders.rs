@@ -10,7 +10,7 @@ pub(super) const HOST_AND_PROCESS: &str = "^(.+?[:#][0-9]+)";
 /// What a key's name begins with, what is in it, what it ends in, and whose it is.
 struct Leader(&'static str, &'static str, &'static str, &'static str);
 
-const LEADERS: [Leader; 13] = [
+const LEADERS: [Leader; 12] = [
     Leader("", "", "redbeat::lock", "Celery redbeat: the scheduler that is active"),
     Leader("", "", "redbeat:lock", "Celery redbeat: the scheduler that is active"),
     Leader(
@@ -34,13 +34,9 @@ const LEADERS: [Leader; 13] = [
     Leader("", LEASES, "", "docket: the worker that has this lease"),
     Leader("", "/crontab-", "-sv", "Hyperf: the server that runs this crontab"),
     Leader("leader:", "", "", "redis-leader or safe-redis-leader: the leader of a group"),
-    Leader("SINGLE_BEAT_", "", "", SINGLE_BEAT),
 ];
 
 const LEASES: &str = ":leases:";
-const SINGLE_BEAT: &str = "single-beat: the host that runs the program";
-/// Its value is `<number>:<host>:<pid>`, with another number at each renewal.
-const OF_SINGLE_BEAT: &str = "^[0-9]+:(.+):[0-9]+$";
 /// Length of a SHA-1 digest in hex.
 const DIGEST: usize = 40;
 
@@ -55,12 +51,7 @@ pub(super) fn known(seen: &ScannedKey) -> Option<(&'static str, Option<&'static 
         key.starts_with(start) && key.contains(part) && key.ends_with(end) && !is_of_others
     };
     let Leader(_, _, _, what) = LEADERS.iter().find(fits)?;
-    let holder = match shape {
-        Shape::HostAndProcess => Some(HOST_AND_PROCESS),
-        Shape::Word if *what == SINGLE_BEAT => Some(OF_SINGLE_BEAT),
-        _ => None,
-    };
-    Some((what, holder))
+    Some((what, (shape == Shape::HostAndProcess).then_some(HOST_AND_PROCESS)))
 }
 
 fn ends_in_a_digest(key: &str) -> bool {

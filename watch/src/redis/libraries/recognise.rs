@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use super::shape::Shape;
 use crate::redis::reply::Reply;
+use lockwatch_judge::spec::Score;
+use lockwatch_judge::time::ServerTime;
 
 /// What the scan read of one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +14,8 @@ pub struct ScannedKey {
     pub key: Vec<u8>,
     /// Its remaining TTL in milliseconds; `None`: it has none.
     pub ttl_ms: Option<u64>,
+    /// The server's clock just before.
+    pub now: ServerTime,
     /// Its content.
     pub content: Content,
 }
@@ -39,6 +43,8 @@ pub enum Content {
     Sorted {
         /// Whether it has the member that symfony/lock gives to an exclusive lock.
         has_writer: bool,
+        /// The highest score, if it has a TTL and may be a lock.
+        newest: Option<Vec<u8>>,
     },
     /// A list.
     List,
@@ -55,6 +61,8 @@ pub enum Guess {
     Lock(Laid),
     /// A possible lock, and why it is doubtful.
     Doubtful(Laid, &'static str),
+    /// Fields of a hash that are possible locks, and why each is doubtful.
+    DoubtfulFields(Laid, &'static str, Vec<Vec<u8>>),
     /// A lock that lockwatch cannot read: what it is, and why.
     Unreadable(&'static str),
     /// One of many locks for jobs or items, and which library's.
@@ -85,12 +93,16 @@ pub struct Laid {
     pub what: &'static str,
     /// The pattern of the holder's name, where the value shows it in clear.
     pub holder: Option<&'static str>,
+    /// What the scores mean, if it is a sorted set.
+    pub score: Option<Score>,
+    /// The lease in milliseconds, if it must be configured.
+    pub lease_ms: Option<u64>,
 }
 
 impl Laid {
     /// A lock whose value is, or holds, nothing but a holder.
     pub const fn new(library: &'static str, what: &'static str) -> Laid {
-        Laid { library, what, holder: None }
+        Laid { library, what, holder: None, score: None, lease_ms: None }
     }
 }
 
@@ -110,6 +122,20 @@ pub enum Role {
 }
 
 impl ScannedKey {
+    /// A string that was read as a whole.
+    pub(super) fn text(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Text { length, start } if start.len() as u64 == *length => Some(start),
+            _ => None,
+        }
+    }
+
+    /// When it ends by the server's clock; `None`: it has no TTL.
+    pub(super) fn ends(&self) -> Option<ServerTime> {
+        let ttl_ms = i64::try_from(self.ttl_ms?).unwrap_or(i64::MAX);
+        Some(self.now.plus_ms(ttl_ms))
+    }
+
     /// The shape of a string's value.
     pub(super) fn shape(&self) -> Option<Shape> {
         match &self.content {
@@ -136,13 +162,18 @@ mod tests {
     use super::*;
 
     const UUID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
+    const NOW: ServerTime = ServerTime(1_796_000_000_000);
+
+    fn seen(key: &str, ttl_ms: Option<u64>, content: Content) -> ScannedKey {
+        ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, now: NOW, content }
+    }
 
     fn text(key: &str, ttl_ms: Option<u64>, value: &[u8]) -> Guess {
         let content = Content::Text {
             length: value.len() as u64,
             start: value.iter().take(128).copied().collect(),
         };
-        recognise(&ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, content })
+        recognise(&seen(key, ttl_ms, content))
     }
 
     fn hash(key: &str, ttl_ms: Option<u64>, fields: &[(&str, &str)]) -> Guess {
@@ -153,7 +184,7 @@ mod tests {
         let scanned = super::super::names_holders(key.as_bytes(), &names)
             .then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
         let content = Content::Hash { length: fields.len() as u64, names, scanned };
-        recognise(&ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, content })
+        recognise(&seen(key, ttl_ms, content))
     }
 
     fn what(guess: &Guess) -> &'static str {
@@ -239,7 +270,6 @@ mod tests {
             ("dear-leader", "web-1:4711:0b1f6c0e6d6c", Some("web-1:4711")),
             ("a:resque_scheduler_leader_lock", "web-1:4711", Some("web-1:4711")),
             ("q:leases:sweep", "web-1#4711", Some("web-1#4711")),
-            ("SINGLE_BEAT_nightly", "17:web-1:4711", Some("web-1")),
             ("x", "WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", Some("WEB01_4711")),
             ("n8n:main_instance_leader", "main-V1StGXR8_Z5jdHi6B-myT", None),
             ("dear-leader", UUID, None),
@@ -348,16 +378,69 @@ mod tests {
             hash("group", ttl, &[("bGFi", UUID), (&faster, "1")]),
             Guess::Unreadable(_)
         ));
-        let sorted = |key: &str, ttl_ms, has_writer| {
-            recognise(&ScannedKey {
-                key: key.as_bytes().to_vec(),
-                ttl_ms,
-                content: Content::Sorted { has_writer },
-            })
+        let permits = sorted("{pool}:timeout", None, false, None);
+        assert!(matches!(permits, Guess::Unreadable(_)));
+        let of_file = text("a1b2/lockfiles/5f3c2a1b00112200ff00112233445566", ttl, b"1");
+        assert!(matches!(of_file, Guess::PerItem(_)), "{of_file:?}");
+    }
+
+    fn sorted(key: &str, ttl_ms: Option<u64>, has_writer: bool, after_ms: Option<i64>) -> Guess {
+        let newest = after_ms.map(|ms| format!("{}", NOW.0 + ms).into_bytes());
+        recognise(&seen(key, ttl_ms, Content::Sorted { has_writer, newest }))
+    }
+
+    /// What the scores mean is only proposed where they fit the TTL of the key.
+    #[test]
+    fn what_scores_mean_is_known_by_the_end_of_the_key() {
+        let ttl = Some(10_000);
+        let proposed = |guess: Guess| match guess {
+            Guess::Lock(laid) => Some((true, laid.score, laid.lease_ms)),
+            Guess::Doubtful(laid, _) => Some((false, laid.score, laid.lease_ms)),
+            other => panic!("{other:?}"),
         };
-        assert!(matches!(sorted("nightly", ttl, true), Guess::Unreadable(_)));
-        assert!(matches!(sorted("{pool}:timeout", None, false), Guess::Unreadable(_)));
-        assert_eq!(sorted("scores", ttl, false), Guess::Nothing);
+        let deadline = Some(Score::Deadline);
+        let writer = sorted("nightly", ttl, true, Some(9_998));
+        assert_eq!(proposed(writer), Some((true, deadline, None)));
+        let reader = sorted("nightly:lock", ttl, false, Some(9_998));
+        assert_eq!(proposed(reader), Some((false, deadline, None)));
+        // Taken two seconds ago for twelve.
+        let semaphore = sorted("semaphore:nightly", ttl, false, Some(-2_004));
+        assert_eq!(proposed(semaphore), Some((false, Some(Score::Refreshed), Some(12_000))));
+        for (ttl, after, lease_ms) in [(7_890, -2_000, 10_000), (990, -210, 1_200)] {
+            let semaphore = sorted("semaphore:nightly", Some(ttl), false, Some(after));
+            assert_eq!(proposed(semaphore).unwrap().2, Some(lease_ms), "{ttl} {after}");
+        }
+        for (ttl_ms, has_writer, after_ms) in [
+            (None, false, Some(-2_000)),
+            (ttl, false, None),
+            (ttl, false, Some(5_000)),
+            (ttl, false, Some(20_000)),
+            (Some(40_000_000), false, Some(-2_000)),
+        ] {
+            let guess = sorted("semaphore:nightly", ttl_ms, has_writer, after_ms);
+            assert_eq!(guess, Guess::Nothing, "{ttl_ms:?} {has_writer} {after_ms:?}");
+        }
+        let odd = sorted("nightly", ttl, true, Some(-2_000));
+        assert!(matches!(odd, Guess::Unreadable(_)), "{odd:?}");
+    }
+
+    /// A time that has passed may be when the lock was taken.
+    #[test]
+    fn a_time_to_come_is_a_deadline_and_a_count_is_a_counter() {
+        let at = |ms: i64| format!("{}.25", (NOW.0 + ms) / 1_000);
+        let library = |guess: Guess| match guess {
+            Guess::Doubtful(laid, _) => laid.library,
+            Guess::Unreadable(_) => "unread",
+            other => panic!("{other:?}"),
+        };
+        let text = |key, ttl_ms, value: &str| text(key, ttl_ms, value.as_bytes());
+        assert_eq!(library(text("RedisMutex:nightly", None, &at(30_000))), "deadline");
+        assert_eq!(library(text("RedisMutex:nightly", None, &at(-30_000))), "unread");
+        assert_eq!(library(text("nightly:lock", None, "1")), "counter");
+        assert_eq!(library(text("nightly:mutex", Some(60_000), "2")), "counter");
+        assert_eq!(library(text("nightly:mutex", Some(60_000), "0")), "unread");
+        assert!(matches!(text("nightly:lock", Some(30_000), &at(30_000)), Guess::Lock(_)));
+        assert_eq!(text("stock:42", Some(30_000), "1"), Guess::Nothing);
     }
 
     #[test]
@@ -383,18 +466,9 @@ mod tests {
             text(&reader, Some(1), b"1"),
             Guess::Companion("redisson", Role::Reader, both.clone())
         );
-        let list = ScannedKey {
-            key: b"redisson_lock_queue:{out}".to_vec(),
-            ttl_ms: None,
-            content: Content::List,
-        };
+        let list = seen("redisson_lock_queue:{out}", None, Content::List);
         assert_eq!(recognise(&list), Guess::Companion("redisson", Role::Queue, both.clone()));
-        let sorted = Content::Sorted { has_writer: false };
-        let seen = ScannedKey {
-            key: b"redisson_lock_timeout:{out}".to_vec(),
-            ttl_ms: None,
-            content: sorted,
-        };
-        assert_eq!(recognise(&seen), Guess::Companion("redisson", Role::Timeouts, both));
+        let timeouts = sorted("redisson_lock_timeout:{out}", None, false, None);
+        assert_eq!(timeouts, Guess::Companion("redisson", Role::Timeouts, both));
     }
 }

@@ -88,6 +88,7 @@ mod tests {
     use crate::redis::libraries::recognise;
     use crate::redis::libraries::recognise::Content;
     use lockwatch_judge::reading::Mode;
+    use lockwatch_judge::time::ServerTime;
 
     const FIXTURE: &str = include_str!("../../../tests/fixtures/shedlock.txt");
 
@@ -117,7 +118,8 @@ mod tests {
             let content =
                 Content::Text { length: value.len() as u64, start: value.as_bytes().to_vec() };
             let key = b"job-lock:prod:nightly".to_vec();
-            let seen = ScannedKey { key, ttl_ms: ttl.parse().ok(), content };
+            let now = ServerTime(0);
+            let seen = ScannedKey { key, ttl_ms: ttl.parse().ok(), now, content };
             assert!(matches!(recognise(&seen), Guess::Lock(Laid { library: NAME, .. })));
         }
         assert_eq!(states, 4);

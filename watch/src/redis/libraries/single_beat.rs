@@ -6,6 +6,7 @@
 //! ends with its lease.
 
 use super::library::{Disclosure, Library, Value};
+use super::recognise::{Guess, Laid, ScannedKey};
 use super::string::held_by;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -16,11 +17,13 @@ use lockwatch_judge::spec::Claimants;
 /// Index of the last byte that is read. A host's name has at most 255 bytes.
 const LAST_BYTE: &str = "511";
 
+const NAME: &str = "single-beat";
+
 pub(super) struct SingleBeat;
 
 impl Library for SingleBeat {
     fn name(&self) -> &'static str {
-        "single-beat"
+        NAME
     }
 
     /// By the name of the host.
@@ -42,6 +45,12 @@ impl Library for SingleBeat {
             Some(holder) if !is_name && !holder.secret => Disclosure::Whole,
             _ => Disclosure::Nothing,
         }
+    }
+
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
+        const WHAT: &str = "single-beat: the host that runs the program";
+        host(seen.text().filter(|_| seen.key.starts_with(b"SINGLE_BEAT_"))?)?;
+        Some(Guess::Lock(Laid::new(NAME, WHAT)))
     }
 }
 

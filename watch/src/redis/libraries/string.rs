@@ -3,12 +3,12 @@
 //! recognise a lock both its name and its value must match.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
 use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey, contains};
 use super::shape::{
-    Shape, ends_as_a_lock, identifies_nobody, is_time, names_a_lock, unserialized,
-    without_php_quotes,
+    Shape, ends_as_a_lock, identifies_nobody, names_a_lock, unserialized, without_php_quotes,
 };
 use super::{leaders, unread};
 use crate::command;
@@ -100,6 +100,7 @@ impl Library for Token {
             distributed_lock,
             leader,
             laravel_schedule,
+            huey,
             redlock_prefix,
             python_redis_lock,
             named,
@@ -182,11 +183,32 @@ fn python_redis_lock(seen: &ScannedKey) -> Option<Guess> {
     is_it.then(|| lock("python-redis-lock"))
 }
 
+/// `lock_task`: a field `<name>.lock.<task>` of the hash with huey's results, or with other storages
+/// a key of its own.
+fn huey(seen: &ScannedKey) -> Option<Guess> {
+    const WHAT: &str = "huey's lock_task";
+    const WHY: &str = "its value names no holder, and it stays when its holder dies";
+    match &seen.content {
+        Content::Hash { names, .. } => {
+            let queue = seen.key.strip_prefix(HUEY_RESULTS)?;
+            let is_lock = |field: &&Vec<u8>| contains(field, b".lock.") && !queue.is_empty();
+            let fields: Vec<Vec<u8>> = names.iter().filter(is_lock).cloned().collect();
+            (!fields.is_empty()).then_some(Guess::DoubtfulFields(laid(WHAT), WHY, fields))
+        }
+        Content::Text { .. } => {
+            let is_it = seen.key.starts_with(b"huey.r.") && contains(&seen.key, b".lock.");
+            (is_it && is_constant(seen)).then_some(Guess::Doubtful(laid(WHAT), WHY))
+        }
+        _ => None,
+    }
+}
+
+/// What huey's hash of results is named before the name of its queue. Locks are among them.
+pub const HUEY_RESULTS: &[u8] = b"huey.results.";
+
 /// The name contains a word for "lock".
 fn named(seen: &ScannedKey) -> Option<Guess> {
     const HOST: &str = "A string that names a host and a process";
-    const DEADLINE: &str = "a string that is a time, and no TTL: perhaps until then the lock is \
-        held, as `library: deadline` reads it";
     let shape = seen.shape()?;
     if !names_a_lock(&seen.key) {
         return None;
@@ -197,10 +219,6 @@ fn named(seen: &ScannedKey) -> Option<Guess> {
         _ => laid("A string"),
     };
     let is_surely_named = seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key);
-    let is_time = || matches!(&seen.content, Content::Text { start, .. } if is_time(start));
-    if seen.ttl_ms.is_none() && is_time() {
-        return Some(Guess::Unreadable(DEADLINE));
-    }
     if shape.is_token() {
         const INSIDE: &str = "no TTL, and `lock` is not what its name ends in";
         return Some(match is_surely_named {

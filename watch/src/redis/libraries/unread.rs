@@ -6,14 +6,14 @@ use super::shape::Shape;
 
 /// Recognises such a lock.
 pub(super) fn recognise(seen: &ScannedKey) -> Option<Guess> {
-    let rows = [bull, sidekiq_unique_jobs, celery_once, laravel_jobs, rueidislock, symfony];
+    let rows = [bull, sidekiq_unique_jobs, celery_once, laravel_jobs, rueidislock];
     rows.iter().find_map(|row| row(seen)).or_else(|| by_name(seen))
 }
 
 /// Where a key's name alone is enough: what it begins with, what is in it, what it ends in.
 struct Name(&'static str, &'static str, &'static str, Guess);
 
-const NAMES: [Name; 6] = [
+const NAMES: [Name; 7] = [
     Name(
         "",
         "SINGLETONLOCK_",
@@ -30,6 +30,7 @@ const NAMES: [Name; 6] = [
         "",
         Guess::PerItem("GitLab: a lease for each item of work"),
     ),
+    Name("", "/lockfiles/", "", Guess::PerItem("Nextcloud: a lock for each file in use")),
     Name(
         "",
         "",
@@ -103,12 +104,5 @@ fn rueidislock(seen: &ScannedKey) -> Option<Guess> {
     seen.shape()?;
     seen.key.starts_with(b"rueidislock:").then_some(Guess::Unreadable(
         "rueidislock: a lock is the majority of several keys, which lockwatch does not count yet",
-    ))
-}
-
-fn symfony(seen: &ScannedKey) -> Option<Guess> {
-    let is_it = seen.ttl_ms.is_some() && seen.content == (Content::Sorted { has_writer: true });
-    is_it.then_some(Guess::Unreadable(
-        "symfony/lock: a sorted set of tokens; `library: zset` with `score: deadline` reads it",
     ))
 }

@@ -5,6 +5,8 @@
 use alloc::vec::Vec;
 
 use super::library::{Disclosure, Lease, Leases, Library, Value};
+use super::recognise::{Content, Guess, Laid, ScannedKey};
+use super::shape::{names_a_lock, words};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::instant;
@@ -20,6 +22,14 @@ const MEMBERS_MAX: usize = 64;
 const FIRST: &str = "-65";
 /// The member that symfony/lock adds to the token of a writer.
 const WRITER: &[u8] = b"__write__";
+/// How far the end of a key that ends with its last lease is from it, as it is seen from outside, in
+/// milliseconds.
+const SAME_END_MS: i64 = 500;
+/// Shortest and longest lease of a semaphore that is proposed, in milliseconds.
+const LEASE_MIN_MS: i64 = 100;
+const LEASE_MAX_MS: i64 = 3_600_000;
+/// A lease is rounded to the first of these to which it is near enough, as messages take a while.
+const LEASE_STEPS_MS: [(i64, i64); 2] = [(1_000, 150), (100, 50)];
 
 pub(super) struct Members;
 
@@ -72,6 +82,51 @@ impl Library for Members {
     fn shown<'a>(&self, word: &'a [u8], _is_name: bool) -> Disclosure<'a> {
         if word == WRITER { Disclosure::Whole } else { Disclosure::Nothing }
     }
+
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
+        const ODD: &str = "symfony/lock, but its scores are not when its TTL ends";
+        let Content::Sorted { has_writer, newest } = &seen.content else { return None };
+        let ends = seen.ends()?;
+        let Some(newest) = newest.as_deref().and_then(instant::any) else {
+            return has_writer.then_some(Guess::Unreadable(ODD));
+        };
+        let lease_ms = ends.since_ms(newest);
+        let is_end = lease_ms.abs() <= SAME_END_MS && newest > seen.now;
+        match (has_writer, is_end) {
+            (true, true) => Some(Guess::Lock(until("symfony/lock"))),
+            (false, true) => Some(Guess::Doubtful(until(READERS), READ)),
+            (false, false) => {
+                let is_past = newest.since_ms(seen.now) <= SAME_END_MS;
+                let is_lease = (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&lease_ms) && is_past;
+                is_lease.then_some(Guess::Doubtful(since(lease_ms), SHARED))
+            }
+            (true, false) => Some(Guess::Unreadable(ODD)),
+        }
+    }
+}
+
+const READERS: &str = "A sorted set with scores of when its holders' leases end";
+const READ: &str = "as symfony/lock writes it for readers, but nothing in it says so";
+const SHARED: &str = "as redis-semaphore (Node) writes it, with the lease by its TTL; add `limit: 1` \
+    if only one may hold it, so that two are a split";
+
+/// Whether a sorted set of this name may be a lock.
+pub fn may_be_of_holders(key: &[u8]) -> bool {
+    names_a_lock(key) || words(key).iter().any(|word| word == b"semaphore")
+}
+
+fn until(what: &'static str) -> Laid {
+    Laid { score: Some(Score::Deadline), ..Laid::new(NAME, what) }
+}
+
+fn since(lease_ms: i64) -> Laid {
+    const WHAT: &str = "A sorted set with scores of when its holders' leases began";
+    let rounded = LEASE_STEPS_MS.iter().find_map(|(step, near)| {
+        let rounded = (lease_ms + step / 2) / step * step;
+        (rounded > 0 && (rounded - lease_ms).abs() <= *near).then_some(rounded)
+    });
+    let lease_ms = rounded.and_then(|lease_ms| u64::try_from(lease_ms).ok());
+    Laid { score: Some(Score::Refreshed), lease_ms, ..Laid::new(NAME, WHAT) }
 }
 
 /// redis-semaphore lets nobody in beyond its limit, so one that only one may hold is a lock.

@@ -149,7 +149,10 @@ impl Node {
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
-                done.iter().for_each(|(task, reading)| self.follow_owner(*task, reading));
+                for (task, reading) in &done {
+                    self.follow_owner(*task, reading);
+                    self.update_short(*task, reading);
+                }
                 if self.duty.standing == Standing::Decides {
                     report.read = Some(self.observe(&done, timing.sent, attestation.first));
                     if round == 1 {
@@ -213,6 +216,17 @@ impl Node {
         }
     }
 
+    /// Remembers whether the value of a field is so short that the next reading asks for it at once.
+    fn update_short(&mut self, task: TaskIndex, reading: &TaskReading) {
+        let spec = self.spec(task);
+        let is_field =
+            spec.is_some_and(|spec| spec.lock().is_some_and(|lock| lock.field.is_some()));
+        match is_field && reading.guard.why_unknown().is_none() {
+            true => _ = self.short_fields.insert(task),
+            false => _ = self.short_fields.remove(&task),
+        }
+    }
+
     /// Plans the next reads; returns the tasks whose locks were read.
     fn observe(
         &mut self,
@@ -247,6 +261,7 @@ impl Node {
     ) -> NodeReport {
         self.lost = Some(why);
         self.schedule.forget_known();
+        self.short_fields.clear();
         (self.unanswered_ms, self.dropped) = (0, 0);
         self.wake_ups.set_up(false, now.mono, out);
         let random = out.random();

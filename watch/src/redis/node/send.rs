@@ -112,6 +112,10 @@ impl Node {
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
         // A witness can prove a second holder of a lock, and nothing else.
         let specs = specs.filter(|(_, spec)| decides || spec.lock().is_some());
+        let read_all = |task: TaskIndex, spec, with_extras, scope| {
+            let read = TaskRead::new(spec, caps, with_extras, scope);
+            if self.short_fields.contains(&task) { read.of_short_field() } else { read }
+        };
         let read = |(task, spec): (TaskIndex, Arc<TaskSpec>)| match self.duty.standing {
             Standing::Decides => {
                 // A reader of a trace needs a whole reading, not a glance.
@@ -120,19 +124,15 @@ impl Node {
                 } else {
                     self.schedule.known(batch, task)
                 };
-                let read = TaskRead::new(
-                    spec,
-                    caps,
-                    self.schedule.asks_extras(batch, task),
-                    self.duty.scope(task),
-                );
+                let with_extras = self.schedule.asks_extras(batch, task);
+                let read = read_all(task, spec, with_extras, self.duty.scope(task));
                 let read = if let Some(known) = known { read.glancing_at(known) } else { read };
                 let read = self.asking_of_owner(task, self.asking_of_fields(task, read));
                 let followed = self.followed.get(&task);
                 (task, if let Some(before) = followed { read.following(before) } else { read })
             }
             Standing::Witness => {
-                let read = TaskRead::new(spec, caps, false, Scope::GUARD);
+                let read = read_all(task, spec, false, Scope::GUARD);
                 (task, self.asking_of_owner(task, read))
             }
         };

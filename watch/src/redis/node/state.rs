@@ -68,6 +68,9 @@ pub(in crate::redis) struct Node {
     pub(super) fields: BTreeMap<TaskIndex, Arc<[User]>>,
     /// The newest reading of each lock whose owner's field may end by itself.
     pub(super) owners: BTreeMap<TaskIndex, Arc<Held>>,
+    /// The locks that are fields and whose values were short when they were read last by this
+    /// connection, so that no round asks for their length first.
+    pub(super) short_fields: BTreeSet<TaskIndex>,
 }
 
 impl Node {
@@ -106,6 +109,7 @@ impl Node {
             followed: BTreeMap::new(),
             fields: BTreeMap::new(),
             owners: BTreeMap::new(),
+            short_fields: BTreeSet::new(),
         }
     }
 

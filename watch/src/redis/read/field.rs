@@ -1,7 +1,8 @@
 //! A lock that is a field of a hash: `HSETNX` takes it, `HDEL` releases it, and the hash stays.
 //!
 //! Redis has no command that returns the beginning of a field. So a round of its own first asks
-//! how long the value is, and the value is read only if it is short.
+//! how long the value is, and the value is read only if it is short. From then on it is read at
+//! once, until a reading fails: one that grew beyond what a reply may have costs its batch once.
 
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -32,6 +33,11 @@ pub(super) fn sized(replies: &mut Replies<'_>) -> Option<LockReading> {
         }
         _ => Some(LockReading::Unknown(Unknown::Protocol)),
     }
+}
+
+/// Whether a reply to [`value_ask`] is more than a lock's value may be.
+pub(super) fn is_too_long(reply: &Reply) -> bool {
+    matches!(reply, Reply::Bytes(value) if value.len() > VALUE_BYTES_MAX)
 }
 
 /// Reads the value.

@@ -298,6 +298,9 @@ impl<'a> Lock<'a> {
         // Of a field, the reply itself says whether it is there.
         let (name, exists) = match (self.field(), value) {
             (Some(_), Reply::Nil) => return Value::Absent,
+            (Some(_), value) if field::is_too_long(value) => {
+                return Value::Unknown(Unknown::TooLarge);
+            }
             (Some(field), _) => (field, true),
             (None, _) => (self.key, stayed),
         };

@@ -187,3 +187,31 @@ fn what_was_written_in_another_history_may_be_lost() {
     }
     assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");
 }
+
+/// Of a lock that names nobody, only the lease shows that a deadline was written after the old one.
+#[test]
+fn a_hold_of_nobody_ends_when_its_deadline_had_passed_before_the_next_was_written() {
+    let second_until = |lease_ms: Option<u64>, holder: &str, until: i64| {
+        let mut lock = Lock::new(&LockSpec { lease_ms, ..LockSpec::new(b"lock", "deadline") });
+        shows_until(&mut lock, 400, None, 0, Delta::default());
+        shows_until(&mut lock, 600, Some((holder, 3_500)), 0, Delta::default());
+        shows_until(&mut lock, 3_400, Some((holder, 3_500)), 0, Delta::default());
+        shows_until(&mut lock, 4_000, Some((holder, until)), 0, Delta::default())
+    };
+    let anew = second_until(Some(3_000), "", 6_900);
+    assert!(anew.began && anew.broke.is_none(), "{anew:?}");
+    assert_eq!(anew.ended.map(|ended| ended.reason), Some(End::Expired));
+    for (lease_ms, holder, until) in [
+        // Written before the old deadline.
+        (Some(3_000), "", 6_450),
+        // No lease fits.
+        (Some(3_000), "", 9_000),
+        (None, "", 6_900),
+        // Its id shows that it is the same.
+        (Some(3_000), "a", 6_900),
+    ] {
+        let renewed = second_until(lease_ms, holder, until);
+        assert!(!renewed.began && renewed.ended.is_none(), "{lease_ms:?} {holder} {until}");
+        assert!(renewed.moved.is_some(), "{lease_ms:?} {holder} {until}");
+    }
+}
