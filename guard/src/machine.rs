@@ -109,10 +109,11 @@ enum Script {
         kill_at: Mono,
         killed: bool,
     },
-    /// It ended for good. The lock is kept until then, with its lease in full up to `shown`.
+    /// It ended for good. The lock is kept until then, with its lease in full up to `shown`, and for
+    /// as long after each renewal.
     Done {
         until: Mono,
-        shown: Option<Mono>,
+        shown: Mono,
     },
 }
 
@@ -323,7 +324,7 @@ impl Guard {
         {
             let until = first_start.plus_ms(self.terms.at_least_ms);
             if until > now {
-                let shown = Some(first_start.plus_ms(self.terms.shown_ms));
+                let shown = first_start.plus_ms(self.terms.shown_ms);
                 holding.script = Script::Done { until, shown };
                 return;
             }
@@ -401,13 +402,17 @@ impl Guard {
     /// Keeps the lock after the script has ended for good, until it can be left to itself.
     fn advance_done(&mut self, now: Mono) {
         let State::Holding(holding) = &mut self.state else { return };
-        let Script::Done { until, shown } = &mut holding.script else { return };
-        shown.take_if(|shown| now >= *shown);
-        let (until, is_shown) = (*until, shown.is_none());
+        let Script::Done { until, shown } = holding.script else { return };
+        // Agents must see each renewal by itself: together with what is left it would look like one
+        // that came to less.
+        let is_shown = now >= shown && now >= holding.hold.sent.plus_ms(self.terms.shown_ms);
         let (end, is_lost) = (holding.hold.end(&self.terms), holding.lost);
-        let due = holding.due(now, &self.terms);
         // What is left must be less than before: a longer lease would look like a renewal.
         let latest = end.minus_ms(SHORTER_MS);
+        if until <= latest {
+            holding.renew_at = None;
+        }
+        let due = holding.due(now, &self.terms);
         let can_be_left = (is_shown && until <= latest) || (self.asked && now < latest);
         if is_lost || now >= until.min(end) || (self.asked && !can_be_left) {
             self.leave(now, Some(Outcome::Done));
@@ -543,7 +548,10 @@ impl Holding {
             Script::Due { .. } => self.hold.end(terms),
             Script::Running { .. } => self.hold.stop_by(terms),
             Script::Done { until, shown } => {
-                shown.unwrap_or(until).min(until).min(self.hold.end(terms))
+                let end = self.hold.end(terms);
+                let shown = shown.max(self.hold.sent.plus_ms(terms.shown_ms));
+                let can_be_left = until <= end.minus_ms(SHORTER_MS);
+                if can_be_left { shown.min(until) } else { until.min(end) }
             }
             Script::Stopping { killed: true, .. } => Mono(u64::MAX),
             Script::Stopping { kill_at, .. } => kill_at.min(self.hold.dead_by(terms)),

@@ -217,6 +217,16 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
     alone.tell(Input::Replied(Reply::Failed));
     assert_eq!(alone.at(2_900), [end], "then the lock stays for the rest of the lease");
 
+    // Agents must have seen the last renewal.
+    let mut alone = Alone::running(Terms { shown_ms: 400, ..terms });
+    alone.tell(Input::Gone { code: Some(0), at: Mono(1_100) });
+    for renewed in [1_666, 2_332] {
+        assert_eq!(alone.at(renewed), [Action::Renew]);
+        alone.tell(Input::Replied(Reply::Renewed));
+    }
+    assert_eq!((alone.at(2_340), alone.guard.next_wake()), (vec![], Some(Mono(2_732))));
+    assert_eq!(alone.at(2_732), [Action::Leave { left_ms: 1_278 }]);
+
     let mut alone = done();
     alone.tell(Input::Stop);
     assert_eq!(alone.at(1_200), [Action::Leave { left_ms: 1_550 }], "less, but no renewal");

@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Turn { task: usize, job: TurnJob },
     /// Something happens to a queue of delayed tasks.
     Queue { task: usize, job: QueueJob },
+    /// It is time for a run of a periodic task.
+    Run { task: usize },
     /// The free lock of a task may be taken.
     Contend { task: usize },
     /// Workers check whether they are wanted.

@@ -29,5 +29,5 @@ mod world;
 pub use coverage::Coverage;
 pub use minimise::minimise;
 pub use oracle::Violation;
-pub use plan::{Act, Plan, QueueAct, Shape, Step, TurnAct};
+pub use plan::{Act, Plan, QueueAct, RunsAct, Shape, Step, TurnAct};
 pub use run::{Outcome, run};

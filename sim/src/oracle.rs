@@ -20,6 +20,7 @@ mod queue_facts;
 mod queues;
 mod reference;
 mod renewals;
+mod runs;
 mod scripts;
 mod shown;
 mod soon;
@@ -162,8 +163,12 @@ impl Oracle {
                 self.check_renewals(task, view, world);
             }
             self.check_turns(task, view, snapshot.at, world);
-            self.check_durations(task, view, snapshot.at, world);
-            self.check_verdict(task, view, world);
+            if view.periodic().is_some() {
+                self.check_runs(task, view, snapshot.at, world);
+            } else {
+                self.check_durations(task, view, snapshot.at, world);
+                self.check_verdict(task, view, world);
+            }
             self.check_live(task, view, snapshot.at, world);
             self.check_pause(task, view, snapshot.at, world);
             self.check_problems(task, view, snapshot.at, world);

@@ -7,6 +7,7 @@ mod guards;
 mod kinds;
 mod loops;
 mod planned;
+mod runs;
 
 use std::sync::Arc;
 
@@ -18,11 +19,11 @@ use lockwatch_watch::redis::schedule::Sizes;
 use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
-pub use act::{Act, QueueAct, Step, TurnAct};
+pub use act::{Act, QueueAct, RunsAct, Step, TurnAct};
 pub(crate) use act::{Forbidden, Keeps, OldMaster};
 use act::{MEAN_GAP_MS, draw_ms};
 pub use planned::Plan;
-pub(crate) use planned::{Passing, QueuePlan, TaskPlan, TurnPlan};
+pub(crate) use planned::{Passing, QueuePlan, RunsPlan, TaskPlan, TurnPlan};
 
 /// Number of steps between two calm periods, in which all faults heal.
 const STEPS_TO_CALM: u64 = 14;
@@ -115,6 +116,7 @@ impl Plan {
         plan.steps.extend(loops::steps(&plan, kind));
         beats::draw(&mut plan);
         kinds::add(&mut plan);
+        runs::add(&mut plan);
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -213,6 +215,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
             guards: None,
             turns: None,
             queue: None,
+            runs: None,
         },
     )
 }

@@ -134,6 +134,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         | Event::Guard(_)
         | Event::Turn { .. }
         | Event::Queue { .. }
+        | Event::Run { .. }
         | Event::Contend { .. }
         | Event::Poll { .. }
         | Event::Request(_) => None,

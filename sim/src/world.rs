@@ -9,6 +9,7 @@ mod guards;
 mod harm;
 mod past;
 mod queues;
+mod runs;
 mod state;
 mod turns;
 mod users;
@@ -26,7 +27,9 @@ use crate::rng::Rng;
 use crate::server::{Clock, Server};
 use crate::truth::Cause;
 
-pub(crate) use state::{Claiming, Cut, Deed, Did, Execution, How, LostSwitches, Sentinel, World};
+pub(crate) use state::{
+    Claiming, Cut, Deed, Did, Execution, How, LostSwitches, Sentinel, TrueRun, World,
+};
 use state::{Link, Task};
 
 impl World {
@@ -110,6 +113,10 @@ impl World {
                 world.start_queue(task);
                 continue;
             }
+            if world.tasks[task].runs.is_some() {
+                world.queue.push(at, Event::Run { task });
+                continue;
+            }
             world.queue.push(at, Event::Poll { task });
         }
         world.start_guards();
@@ -130,6 +137,7 @@ impl World {
             Event::Guard(turn) => self.guard_turn(turn),
             Event::Turn { task, job } => self.turn_job(task, job),
             Event::Queue { task, job } => self.queue_job(task, job),
+            Event::Run { task } => self.start_run(task),
             Event::Contend { task } if self.tasks[task].queues.is_some() => {
                 self.tasks[task].contends_at = None;
             }
@@ -140,7 +148,9 @@ impl World {
             Event::Contend { task } => {
                 self.tasks[task].contends_at = None;
                 self.announce_expiry(task);
-                self.take_lock(task);
+                if self.tasks[task].runs.is_none() {
+                    self.take_lock(task);
+                }
             }
             Event::Poll { task } => {
                 self.poll(task);

@@ -7,6 +7,7 @@ pub(crate) mod view;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use self::spec::RunsSpec;
 use self::view::{PeriodicRun, RunsView};
@@ -55,6 +56,8 @@ pub(crate) struct Periodic {
     awaited: Option<Mono>,
     /// The newest trustworthy reading.
     read: Option<Mono>,
+    /// From the first reading after the last stretch without any until a little after the newest.
+    watched: Option<Range<Mono>>,
     /// Around the time when the next run was due, there was a stretch without readings.
     may_have_run: bool,
     /// The beginning of a run was seen.
@@ -75,6 +78,7 @@ impl Periodic {
             spec: spec.clone(),
             awaited: None,
             read: None,
+            watched: None,
             may_have_run: false,
             saw_begin: false,
             newest: None,
@@ -124,10 +128,14 @@ impl Periodic {
     fn note_read(&mut self, sent: Mono, interval_ms: u64) {
         let before = self.read.replace(sent);
         let awaited = *self.awaited.get_or_insert(sent);
-        let Some(before) = before else { return };
-        let is_missed = sent.since_ms(before) > interval_ms.saturating_mul(MISSED_SWEEPS);
+        let missed_ms = interval_ms.saturating_mul(MISSED_SWEEPS);
+        let missed_since = before.filter(|before| sent.since_ms(*before) > missed_ms);
+        let watched = self.watched.take().filter(|_| missed_since.is_none());
+        let start = watched.map_or(sent, |watched| watched.start);
+        self.watched = Some(start..sent.plus_ms(missed_ms));
+        let Some(before) = missed_since else { return };
         let early = awaited.plus_ms(self.spec.every_ms.saturating_sub(self.spec.late_after_ms));
-        if is_missed && sent > early && before < self.due(awaited) {
+        if sent > early && before < self.due(awaited) {
             self.may_have_run = true;
         }
     }
@@ -248,6 +256,7 @@ impl Periodic {
             present: self.newest.clone().filter(|_| goes_on),
             last: self.last.clone().or_else(|| self.newest.clone().filter(|_| !goes_on)),
             began: self.awaited.filter(|_| self.saw_begin),
+            watched: self.watched.clone(),
             awaited_ms: self.awaited_ms(),
             late_ms: self.late_ms(),
             may_have_run: self.may_have_run,

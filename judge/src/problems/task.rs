@@ -87,7 +87,7 @@ pub(super) static ROWS: [Row; 24] = [
     Row {
         positive: "The task has `runs` and is readable, and none began within `every` and \
                    `late_after` of the last one, or since the agent began to watch.",
-        negative: "The agent saw a run begin within that time; or the task has no `runs`.",
+        negative: "A run began within that time; or the task has no `runs`.",
         number: "for how long a run has been due",
         memory: Memory::UntilNegative,
         ..critical(Problem::Overdue, "LockwatchTaskOverdue", overdue)
@@ -400,8 +400,8 @@ fn overdue(view: &TaskView, at: Mono) -> Finding {
     match runs.late_ms {
         _ if !is_readable(view, at) => Finding::Unknown,
         late_ms if late_ms > spec.late_after_ms => Finding::positive(late_ms),
-        // The run that was due may have come and gone unseen, or that was before this process.
-        _ if runs.may_have_run || runs.began.is_none() => Finding::Unknown,
+        // The run that was due may have come and gone unseen.
+        _ if runs.may_have_run => Finding::Unknown,
         _ => Finding::Negative,
     }
 }

@@ -19,6 +19,9 @@ pub(super) const LEASE: Duration = Duration::from_secs(12);
 pub(super) const MAX_LATE: Duration = Duration::from_secs(10);
 /// Two fields are a split when they have stood beside each other for this long.
 pub(super) const HANDOVER: Duration = Duration::from_secs(2);
+/// How often a periodic task runs, and how much later than that it may begin.
+pub(super) const EVERY: Duration = Duration::from_secs(20);
+pub(super) const LATE_AFTER: Duration = Duration::from_secs(8);
 /// The Redis of a task that names no other.
 pub(super) const MAIN: &str = "main";
 /// The team of every task.
@@ -86,6 +89,7 @@ enum Guarded {
     Lock,
     Turn,
     Queue,
+    Runs,
 }
 
 /// The source of whether the task is wanted.
@@ -138,6 +142,11 @@ impl TaskPlan {
     /// Makes it a queue of delayed tasks.
     pub(super) fn queued(self) -> TaskPlan {
         TaskPlan { guarded: Guarded::Queue, ..self }
+    }
+
+    /// Makes it a task whose lock exists only while a run lasts. Nobody can want it.
+    pub(super) fn periodic(self) -> TaskPlan {
+        TaskPlan { guarded: Guarded::Runs, wanted: Wanted::Unknown, ..self }
     }
 
     pub(super) fn never_wanted(self) -> TaskPlan {
@@ -254,6 +263,10 @@ impl TaskPlan {
                     ms(HANDOVER)
                 ));
                 line(format!("grace: {}", ms(GRACE)));
+            }
+            Guarded::Runs => {
+                line(format!("lock: {{key: \"{}\", library: string}}", self.lock()));
+                line(format!("runs: {{every: {}, late_after: {}}}", ms(EVERY), ms(LATE_AFTER)));
             }
             Guarded::Queue => line(format!(
                 "queue: {{zset: \"{}\", unit: ms, lock: \"{}\", max_late: {}}}",

@@ -6,6 +6,7 @@ mod crash;
 mod failover;
 mod odd;
 mod pause;
+mod periodic;
 mod random;
 mod redis;
 mod relatives;
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Scenario> {
         switches::all(),
         work::all(),
         relatives::all(),
+        periodic::all(),
         split::all(),
         pause::all(),
         odd::all(),

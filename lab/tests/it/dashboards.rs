@@ -69,9 +69,8 @@ const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_store_uncovered_slots",
 ];
 
-/// Prefixes of the metrics of turns, queues and periodic tasks. The scenario has none of them.
-const OF_OTHER_KINDS: &[&str] =
-    &["lockwatch_turn_", "lockwatch_queue_", "lockwatch_task_run_", "lockwatch_task_last_run_"];
+/// Prefixes of the metrics of turns and queues. The scenario has none of them.
+const OF_OTHER_KINDS: &[&str] = &["lockwatch_turn_", "lockwatch_queue_"];
 
 /// Prometheus' answer to one query.
 struct Answer {
@@ -139,6 +138,7 @@ impl Scenario {
         let mut redis = self.main.connect().await.unwrap();
         self.write_keys().await;
         self.hold_report().await;
+        self.run_nightly().await;
         let mut first = self.worker().await;
         self.name_the_holder("anna's server").await;
         self.seen("lockwatch_lock_lease_seconds == 3").await;
@@ -210,6 +210,15 @@ impl Scenario {
     async fn hold_report(&self) {
         let mut redis = self.spare.connect().await.unwrap();
         redis.set_options("report", "token", expiring()).await.unwrap();
+    }
+
+    /// A whole run of the periodic task, which every agent sees.
+    async fn run_nightly(&self) {
+        let mut redis = self.main.connect().await.unwrap();
+        redis.set_options("nightly", "web-1", expiring()).await.unwrap();
+        self.seen("count(lockwatch_task_run_due_timestamp_seconds) == 2").await;
+        redis.del("nightly").await.unwrap();
+        self.seen("count(lockwatch_task_last_run_duration_seconds) == 2").await;
     }
 
     /// A worker that holds the lock.
@@ -287,6 +296,12 @@ tasks:
     lock: {{key: report, library: string}}
     wanted: always
     grace: 1s
+    settle: 1s
+    blind_after: 3s
+  - name: nightly
+    redis: main
+    lock: {{key: nightly, library: string}}
+    runs: {{every: 1h, late_after: 10m}}
     settle: 1s
     blind_after: 3s
 "#

@@ -1,10 +1,10 @@
-//! What the worlds with turns and queues are for.
+//! What the worlds with turns, queues and periodic tasks are for.
 
 use lockwatch_judge::event::EventKind;
 use lockwatch_judge::problems::{Problem, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
-use lockwatch_judge::verdict::Verdict;
+use lockwatch_judge::verdict::{RunFact, Verdict};
 
 /// Something that occurs to tasks of other kinds than locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,10 +33,20 @@ pub(crate) enum OfKind {
     LeftBehind,
     Dead,
     PausedQueue,
+    RunAwaited,
+    RunGoesOn,
+    /// Its work is over, and its holder keeps the lock.
+    RunKept,
+    RunOverdue,
+    RunOverran,
+    /// One may have come and gone unseen.
+    RunUnseen,
+    RunSplit,
+    PausedRun,
 }
 
 impl OfKind {
-    pub(super) const ALL: [OfKind; 19] = [
+    pub(super) const ALL: [OfKind; 27] = [
         OfKind::Taken,
         OfKind::Passing,
         OfKind::TurnSplit,
@@ -56,13 +66,26 @@ impl OfKind {
         OfKind::LeftBehind,
         OfKind::Dead,
         OfKind::PausedQueue,
+        OfKind::RunAwaited,
+        OfKind::RunGoesOn,
+        OfKind::RunKept,
+        OfKind::RunOverdue,
+        OfKind::RunOverran,
+        OfKind::RunUnseen,
+        OfKind::RunSplit,
+        OfKind::PausedRun,
     ];
 
     /// Whether the few fixed seeds may lack it.
     pub(super) fn is_rare(self) -> bool {
         matches!(
             self,
-            OfKind::Many | OfKind::Again | OfKind::TwoExecute | OfKind::LeftBehind | OfKind::Dead
+            OfKind::Many
+                | OfKind::Again
+                | OfKind::TwoExecute
+                | OfKind::LeftBehind
+                | OfKind::Dead
+                | OfKind::RunSplit
         )
     }
 
@@ -87,6 +110,14 @@ impl OfKind {
             OfKind::LeftBehind => "left behind",
             OfKind::Dead => "dead holder",
             OfKind::PausedQueue => "paused queue",
+            OfKind::RunAwaited => "run awaited",
+            OfKind::RunGoesOn => "run goes on",
+            OfKind::RunKept => "run kept",
+            OfKind::RunOverdue => "run overdue",
+            OfKind::RunOverran => "run overran",
+            OfKind::RunUnseen => "run perhaps unseen",
+            OfKind::RunSplit => "run split",
+            OfKind::PausedRun => "paused run",
         }
     }
 
@@ -127,6 +158,16 @@ impl OfKind {
             add(queue.late_ms > 10 * limit_ms, OfKind::PassedOver);
             add(is_split, OfKind::TwoExecute);
             add(paused, OfKind::PausedQueue);
+        }
+        if let Some(runs) = view.periodic() {
+            add(runs.fact == RunFact::Unseen, OfKind::RunAwaited);
+            add(runs.fact == RunFact::GoesOn, OfKind::RunGoesOn);
+            add(runs.fact == RunFact::Over && view.held == Some(true), OfKind::RunKept);
+            add(is(Problem::Overdue), OfKind::RunOverdue);
+            add(is(Problem::Overran), OfKind::RunOverran);
+            add(runs.may_have_run, OfKind::RunUnseen);
+            add(is_split, OfKind::RunSplit);
+            add(paused, OfKind::PausedRun);
         }
         seen
     }

@@ -121,6 +121,7 @@ impl Oracle {
                 (Cause::Expired, End::Expired) => true,
                 // It had set that end itself.
                 (Cause::Expired, End::EndedEarly) if world.has_left(task, who) => true,
+                (_, End::EndedEarly) if passed && world.has_kept(task, who) => true,
                 // Its lease was shortened after it was read, or the clock stepped forward and back
                 // unseen.
                 (Cause::Expired, End::EndedEarly | End::Replaced)

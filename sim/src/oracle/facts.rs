@@ -80,6 +80,8 @@ pub(super) struct TaskFacts {
     pub(super) turns: Option<TurnFacts>,
     /// When the progress was read last: the server, and the true instant.
     beat_at: Option<(usize, u64)>,
+    /// When the newest run began that it could certainly see: the true instant.
+    pub(super) run_seen: Option<u64>,
     /// What a queue showed.
     pub(super) queue: Option<QueueFacts>,
 }
@@ -116,6 +118,7 @@ impl TaskFacts {
             pause: None,
             turns: TurnFacts::of(spec, now),
             queue: QueueFacts::of(spec, now),
+            run_seen: None,
             beat_at: None,
         }
     }

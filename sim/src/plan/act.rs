@@ -77,6 +77,7 @@ pub enum Act {
     LagGuard { task: usize, each_way_ms: u64, ms: u64 },
     Turn { task: usize, what: TurnAct, ms: u64 },
     Queue { task: usize, what: QueueAct, ms: u64 },
+    Runs { task: usize, what: RunsAct, ms: u64 },
 }
 
 /// The data of a server after a restart.
@@ -166,6 +167,16 @@ pub enum QueueAct {
     Remove,
     /// The first member gets another score.
     Rescore,
+}
+
+/// What happens to the runs of a periodic task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
+pub enum RunsAct {
+    /// Nothing starts a run for a while.
+    Stop,
+    /// The next run takes so much longer.
+    Long,
 }
 
 /// A duration around the thresholds that decide whether it shall be reported.

@@ -144,7 +144,7 @@ fn draw_parts(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
 }
 
 /// A task without workers that take a lock.
-fn shape(users: usize) -> TaskPlan {
+pub(super) fn shape(users: usize) -> TaskPlan {
     TaskPlan {
         workers: 0,
         users,
@@ -156,6 +156,7 @@ fn shape(users: usize) -> TaskPlan {
         guards: None,
         turns: None,
         queue: None,
+        runs: None,
     }
 }
 

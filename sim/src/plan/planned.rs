@@ -57,6 +57,8 @@ pub(crate) struct TaskPlan {
     pub(crate) turns: Option<TurnPlan>,
     /// The workers of a queue.
     pub(crate) queue: Option<QueuePlan>,
+    /// What starts the runs of a periodic task.
+    pub(crate) runs: Option<RunsPlan>,
 }
 
 /// The guards of one task.
@@ -105,6 +107,18 @@ pub(crate) struct QueuePlan {
     pub(crate) renews: bool,
     /// A worker looks whose lock it is before it deletes it.
     pub(crate) looks_whose: bool,
+}
+
+/// What starts the runs of a periodic task.
+#[derive(Clone, Debug)]
+pub(crate) struct RunsPlan {
+    pub(crate) every_ms: u64,
+    /// How much later than that a run may begin, in milliseconds.
+    pub(crate) jitter_ms: u64,
+    /// The shortest and the longest work of one run, in milliseconds.
+    pub(crate) work_ms: (u64, u64),
+    /// For how long the lock is kept at least, in milliseconds.
+    pub(crate) least_ms: u64,
 }
 
 impl Plan {

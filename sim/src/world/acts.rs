@@ -193,6 +193,7 @@ impl World {
             | Act::LagGuard { .. } => self.act_on_guards(act),
             Act::Turn { task, what, ms } => self.act_on_turns(task, what, ms),
             Act::Queue { task, what, ms } => self.act_on_queue(task, what, ms),
+            Act::Runs { task, what, ms } => self.act_on_runs(task, what, ms),
             Act::Failover { .. }
             | Act::Partition { .. }
             | Act::CutSentinels { .. }

@@ -2,6 +2,7 @@
 
 mod guards;
 mod queue;
+mod runs;
 mod task;
 mod turns;
 mod worker;
@@ -23,6 +24,7 @@ pub(super) use guards::{Client, Keeper, Parts, Process, Script, instance};
 pub(crate) use guards::{Deed, Did, How};
 pub(crate) use queue::Execution;
 pub(super) use queue::{Leave, Queues};
+pub(crate) use runs::TrueRun;
 pub(crate) use task::{Claiming, LostSwitches, Task};
 pub(super) use task::{Release, Wanting};
 pub(super) use turns::Turns;

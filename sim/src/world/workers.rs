@@ -15,7 +15,7 @@ const CLAIM_MS: u64 = 2_000;
 
 impl World {
     /// The server that a worker uses, if that accepts writes.
-    fn server_of(&self, task: usize, worker: usize) -> Option<usize> {
+    pub(super) fn server_of(&self, task: usize, worker: usize) -> Option<usize> {
         let server = self.tasks[task].workers[worker].sticks_to.unwrap_or(self.homes[task]);
         self.servers[server].writable().then_some(server)
     }
@@ -71,7 +71,8 @@ impl World {
         self.write_lock(task, worker, server, lease_ms, 1);
         self.worker_took(task, server);
         let now = self.now;
-        let Task { workers, rng, .. } = &mut self.tasks[task];
+        let Task { workers, rng, runs, .. } = &mut self.tasks[task];
+        let work_ms = runs.as_mut().map(|runs| runs.draw_work(rng));
         let who = &mut workers[worker];
         who.holds += 1;
         let number = who.holds;
@@ -79,6 +80,7 @@ impl World {
         who.working = true;
         let (first_renewal, first_progress) = (rng.within(1, lease_ms / 3), rng.within(5, 4_000));
         let leaves = match (shape.churns, shape.fixed) {
+            _ if work_ms.is_some() => work_ms,
             (true, _) => Some(rng.within(3, 1_500)),
             (_, true) => Some(rng.within(lease_ms / 4, lease_ms * 12 / 10)),
             _ => None,
@@ -279,8 +281,14 @@ impl World {
             return self.later(task, worker, 2_000, Job::Leave(number));
         };
         if self.tasks[task].workers[worker].hold.is_some() && self.owns(task, worker, server) {
-            self.note_release(task, worker, server);
-            self.remove_holder(task, worker, server);
+            let (now, runs) = (self.now, &mut self.tasks[task].runs);
+            match runs.as_mut().and_then(|runs| runs.done(worker, now)) {
+                Some(until) => self.keep_lock(task, server, until),
+                None => {
+                    self.note_release(task, worker, server);
+                    self.remove_holder(task, worker, server);
+                }
+            }
         }
         self.tasks[task].workers[worker].hold = None;
         self.stop_work(task, worker);
@@ -288,6 +296,15 @@ impl World {
             let ms = self.tasks[task].rng.within(0, 400);
             self.contend(task, ms);
         }
+    }
+
+    /// Its work is done, and the lock is kept for a rest.
+    fn keep_lock(&mut self, task: usize, server: usize, until: u64) {
+        let key = Arc::clone(&self.tasks[task].keys.lock);
+        let deadline = Some(self.servers[server].clock.at(until));
+        let entry = self.servers[server].get(&key, self.now).cloned();
+        let entry = entry.map(|entry| Entry { deadline, ..entry });
+        self.servers[server].put(&key, entry, self.now);
     }
 
     /// Removes its field from the lock.

@@ -108,6 +108,14 @@ pub(super) fn run_due(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     }
 }
 
+/// For how long no run can have come and gone unseen: rules wait for one that may have.
+pub(super) fn run_watched(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+    let watched = task.periodic().and_then(|runs| runs.watched.as_ref());
+    if let Some(watched) = watched.filter(|watched| when.at <= watched.end) {
+        emit(&[], Number::Ms(when.at.since_ms(watched.start)));
+    }
+}
+
 /// How many users want the task, once this process saw their switches.
 pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
     if task.switch_key_seen != Some(false)

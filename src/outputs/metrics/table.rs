@@ -417,6 +417,10 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_task_run_late_after_seconds",
         help: "How much later than that a run may begin; only of a task with `runs`.",
         source: OfTask(Gauge(|t| Some(Ms(t.spec.runs()?.late_after_ms)))) },
+    Metric { name: "lockwatch_task_run_watched_seconds",
+        help: "How long this process has read a task with `runs` without a stretch in which a run \
+            may have come and gone unseen; absent while it cannot be read.",
+        source: OfTask(GaugesAt(&[], problems::run_watched)) },
     Metric { name: "lockwatch_task_last_run_timestamp_seconds",
         help: "When the newest run that is over began, server's clock; absent where that was not \
             seen.",

@@ -268,6 +268,7 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
         present: None,
         last: Some(Arc::new(run(over))),
         began: Some(Mono(NOW.0 - 60_000)),
+        watched: Some(Mono(0)..Mono(NOW.0 + 3_000)),
         awaited_ms: 60_000,
         late_ms: 0,
         may_have_run: false,

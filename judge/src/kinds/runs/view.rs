@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::event::{End, Party};
 use crate::time::{Mono, ServerTime};
@@ -18,6 +19,9 @@ pub struct RunsView {
     pub last: Option<Arc<PeriodicRun>>,
     /// When the newest run began whose beginning this process saw.
     pub began: Option<Mono>,
+    /// The newest time in which no run can have come and gone unseen, up to the next reading if
+    /// that is soon.
+    pub watched: Option<Range<Mono>>,
     /// How long the next run has been awaited, since then, or since this process began to watch.
     pub awaited_ms: u64,
     /// For how long it has been due; 0 if it is not.

@@ -7,6 +7,7 @@ use lockwatch_judge::spec::{KindSpec, TaskSpec, WantedSource};
 
 use super::guards::{Station, stations};
 use super::queue::Queues;
+use super::runs::Runs;
 use super::turns::Turns;
 use super::worker::Worker;
 use crate::plan::Plan;
@@ -48,6 +49,8 @@ pub(crate) struct Task {
     pub(crate) turns: Option<Turns>,
     /// A queue of delayed tasks.
     pub(crate) queues: Option<Queues>,
+    /// What starts its runs, if it is periodic.
+    pub(crate) runs: Option<Runs>,
     /// The guards that reported an overrun in their claim.
     pub(crate) overruns: Vec<Vec<u8>>,
     /// Number of scripts under guards that ended by themselves with an error.
@@ -177,6 +180,7 @@ impl Task {
             stations: stations(plan, task),
             turns: shape.turns.as_ref().map(|turns| Turns::new(turns, plan.servers)),
             queues: shape.queue.as_ref().map(|queue| Queues::new(queue, plan.servers)),
+            runs: shape.runs.as_ref().map(Runs::new),
             overruns: Vec::new(),
             failures: 0,
             ends: 0,
