@@ -17,6 +17,7 @@ use super::block::{At, Block, choice};
 use super::guard::{self, GuardConfig};
 use super::kind;
 use super::mistake::{Reported, quoted};
+use super::pattern;
 use super::redises::Redises;
 use super::resolved::{RedisConfig, ms};
 use super::roles::{Roles, claim, read_key};
@@ -49,6 +50,8 @@ pub(super) struct ReadTask {
     /// What guards it: the kind, its key, and the field of a lock that is one.
     pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
     pub(super) spec: Option<TaskSpec>,
+    /// If it is a pattern: the most keys that it watches.
+    pub(super) max_keys: Option<usize>,
     pub(super) guard: Option<GuardConfig>,
 }
 
@@ -61,6 +64,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let name = block.required("name", "write `name: …`", name);
     let found = redis_of(block, shared);
     let guarded = kind::read(block, &mut roles);
+    let max_keys = pattern::read(block, name.as_deref().ok(), guarded.as_ref().ok());
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
@@ -145,8 +149,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         }
         Ok(spec)
     };
-    let spec = guard.is_ok().then(assemble).and_then(Result::ok);
-    ReadTask { name: name.ok(), redis: redis.ok(), key, spec, guard: guard.ok().flatten() }
+    let spec = (guard.is_ok() && max_keys.is_ok()).then(assemble).and_then(Result::ok);
+    let (max_keys, guard) = (max_keys.ok().flatten(), guard.ok().flatten());
+    ReadTask { name: name.ok(), redis: redis.ok(), key, spec, max_keys, guard }
 }
 
 fn lease_ms(kind: &KindSpec) -> Option<u64> {
