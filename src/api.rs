@@ -8,6 +8,7 @@
 mod event;
 mod explanation;
 mod lock;
+mod pattern;
 mod periodic;
 mod queue;
 mod store;
@@ -23,6 +24,7 @@ pub use explanation::{
     TraceShown,
 };
 pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, StoreShows, Witness};
+pub use pattern::Pattern;
 pub use periodic::{Periodic, Run};
 pub use queue::{Execution, Member, Orphan, Queue, QueueTotals};
 pub use store::{Node, Sentinel, Store, WakeUps};

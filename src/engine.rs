@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
-use crate::published::{Look, LookAt, Published, Snapshots};
+use crate::published::{Look, LookAt, PatternView, Published, Snapshots};
 
 /// Maximum number of queued inputs. A sender waits while the queue is full, which bounds memory.
 pub const INPUTS: usize = 256;
@@ -87,7 +87,11 @@ pub struct Engine {
     publishing: Publishing,
     published: watch::Sender<Arc<Published>>,
     looks: mpsc::Receiver<Look>,
+    patterns: Patterns,
 }
+
+/// What is known of the patterns; `None`: there are none.
+type Patterns = Option<watch::Receiver<Arc<[PatternView]>>>;
 
 impl Engine {
     /// Creates an engine for the tasks of `spec`, with no evidence yet, and the reader of its
@@ -97,11 +101,19 @@ impl Engine {
         let spec = Arc::new(spec);
         let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
         let (published, newest) =
-            watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
+            watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock, &None)));
         let (snapshots, looks) = Snapshots::new(newest);
         let publishing = Publishing::new();
-        let engine = Engine { state, spec, clock, newest: Mono(0), publishing, published, looks };
+        let newest = Mono(0);
+        let patterns = None;
+        let engine = Engine { state, spec, clock, newest, publishing, published, looks, patterns };
         (engine, snapshots)
+    }
+
+    /// Publishes what is known of the patterns with each snapshot.
+    #[must_use]
+    pub fn with_patterns(self, patterns: watch::Receiver<Arc<[PatternView]>>) -> Engine {
+        Engine { patterns: Some(patterns), ..self }
     }
 
     /// Runs until every sender of `inputs` is dropped. Inputs and events go to `observer`, in
@@ -138,7 +150,8 @@ impl Engine {
             }
             let before = Instant::now();
             if let Some(extent) = self.publishing.due(before) {
-                self.published.send_replace(Arc::new(publish(&mut self.state, extent, self.clock)));
+                let published = publish(&mut self.state, extent, self.clock, &self.patterns);
+                self.published.send_replace(Arc::new(published));
                 self.publishing.done(extent, before, Instant::now());
             }
             if let Some(answer) = looking {
@@ -182,14 +195,15 @@ impl Engine {
     }
 }
 
-fn publish(state: &mut State, extent: Extent, clock: Clock) -> Published {
+fn publish(state: &mut State, extent: Extent, clock: Clock, patterns: &Patterns) -> Published {
     let made = std::time::Instant::now();
     let (at, wall) = clock.both();
     let snapshot = match extent {
         Extent::Complete => state.snapshot(at),
         Extent::Events => state.snapshot_of_events(at),
     };
-    Published { snapshot, wall, made }
+    let patterns = patterns.as_ref().map(|views| Arc::clone(&views.borrow())).unwrap_or_default();
+    Published { snapshot, wall, made, patterns }
 }
 
 /// The part that a snapshot refreshes.
@@ -335,7 +349,7 @@ mod tests {
         let mut state = State::default();
         state.step(Mono(0), Input::Config(Arc::new(spec)));
         let (at, wall) = clock.both();
-        let published = publish(&mut state, Extent::Complete, clock);
+        let published = publish(&mut state, Extent::Complete, clock, &None);
         let took_ms = clock.now().since_ms(published.snapshot.at);
         let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
         let by_wall_ms = published.wall.0 - wall.0;

@@ -15,6 +15,7 @@ mod log;
 mod login;
 mod renewal;
 mod resolve;
+mod scan;
 mod stream;
 mod tls;
 
@@ -24,4 +25,5 @@ pub use drive::{Assignment, run};
 pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;
 pub(crate) use login::beside_commands;
+pub use scan::{Pace, scan_page};
 pub use tls::unusable as unusable_tls;

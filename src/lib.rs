@@ -26,6 +26,7 @@ pub mod io;
 pub mod keeper;
 pub mod outputs;
 pub mod paths;
+pub mod patterns;
 mod pem;
 pub mod published;
 pub mod record;

@@ -29,6 +29,30 @@ pub struct Published {
     pub wall: AgentWall,
     /// When it was made, in order to detect that the engine has stopped.
     pub made: Instant,
+    /// The patterns, in the order of the configuration.
+    pub patterns: Arc<[PatternView]>,
+}
+
+/// What is known of a pattern: how many keys it has, and how completely they were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The name of its store.
+    pub store: Arc<str>,
+    /// The glob.
+    pub glob: Arc<[u8]>,
+    /// The most keys that are watched.
+    pub max_keys: u64,
+    /// The keys that are watched.
+    pub keys: u64,
+    /// Keys that match and are not watched, because there are too many or their names are too long;
+    /// before the first complete scan those found by now, `None` if none.
+    pub left_out: Option<u64>,
+    /// When the newest complete scan ended.
+    pub scanned_at: Option<AgentWall>,
+    /// Why the newest scan was cut short.
+    pub trouble: Option<Arc<str>>,
 }
 
 impl Published {

@@ -230,6 +230,9 @@ pub struct TaskSpec {
     /// Whether to show more metrics of it than the lean set, for display only. Not recorded.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub full_metrics: bool,
+    /// The pattern that its key was found by, for display only. Not recorded.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub pattern: Option<Arc<str>>,
 }
 
 impl TaskSpec {
@@ -265,6 +268,7 @@ impl TaskSpec {
             max_hold_ms: None,
             labels: Vec::new(),
             full_metrics: false,
+            pattern: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lock::{Lock, Runs, Witness};
+use super::pattern::Pattern;
 use super::periodic::Periodic;
 use super::queue::Queue;
 use super::store::Store;
@@ -30,6 +31,9 @@ pub struct TaskList {
     /// All stores, in the order of the configuration.
     #[serde(default)]
     pub stores: Vec<Store>,
+    /// All patterns, in the order of the configuration.
+    #[serde(default)]
+    pub patterns: Vec<Pattern>,
 }
 
 /// One task of one snapshot.

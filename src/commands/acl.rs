@@ -16,9 +16,9 @@ use lockwatch_watch::redis::read::all_asks;
 use lockwatch_watch::redis::wake_ups::prefixes;
 use lockwatch_watch::redis::{WAKE_UPS_CHANNEL, libraries};
 
-use super::rule::{line, pattern};
+use super::rule::{line, pattern, rule_of_glob};
 use super::source::ConfigSource;
-use crate::config::{Config, Login, RedisConfig, SentinelConfig, Servers};
+use crate::config::{Config, Login, Pattern, RedisConfig, SentinelConfig, Servers};
 use crate::text::terminal;
 use crate::want::{Source, source};
 use clap::Args;
@@ -98,6 +98,9 @@ fn agent_rule(
     let mut needs = Needs::new(redis, version);
     for (_, task) in config.tasks_on(index) {
         needs.add_task(&task);
+    }
+    for pattern in config.patterns.iter().filter(|pattern| pattern.store() == index) {
+        needs.add_pattern(pattern);
     }
     rule_for(redis, version, &needs)
 }
@@ -313,17 +316,40 @@ impl Needs {
 
     /// What is asked about a task.
     fn add_task(&mut self, task: &TaskSpec) {
+        let patterns = self.keys_of(task);
+        self.patterns.extend(patterns);
+    }
+
+    /// What is asked about the tasks of a pattern, and what finds them.
+    fn add_pattern(&mut self, pattern: &Pattern) {
+        self.send(&["scan"]);
+        let (glob, widened) = rule_of_glob(pattern.glob());
+        self.widened |= widened;
+        // Redisson puts braces around a lock's name, unless it has some.
+        let (plain, braced): (&[u8], &[u8]) = (b"\x01", b"\x01{");
+        let has_braces = glob.contains(&b'{');
+        for stand_in in [plain, braced].into_iter().skip(usize::from(has_braces)) {
+            for keys in self.keys_of(&pattern.task("".into(), stand_in)) {
+                let parts: Vec<Vec<u8>> = split(&keys, stand_in).map(<[u8]>::to_vec).collect();
+                self.patterns.insert(parts.join(&glob[..]));
+            }
+        }
+    }
+
+    /// The patterns of the keys that are asked for about a task.
+    fn keys_of(&mut self, task: &TaskSpec) -> Vec<Vec<u8>> {
+        let mut patterns = Vec::new();
         for ask in all_asks(task, self.caps) {
             self.commands.insert(ask.name());
-            let pattern = match &ask.key {
+            patterns.push(match &ask.key {
                 Keys::None => continue,
                 Keys::Second | Keys::Third => self.pattern(ask.key().unwrap_or_default()),
                 Keys::Like(parts) => {
                     parts.iter().map(|part| self.pattern(part)).collect::<Vec<_>>().join(&b'*')
                 }
-            };
-            self.patterns.insert(pattern);
+            });
         }
+        patterns
     }
 
     fn send(&mut self, commands: &[&str]) {
@@ -348,6 +374,17 @@ impl Needs {
         self.widened |= widened;
         pattern
     }
+}
+
+/// The parts of `bytes` around each `separator`.
+fn split<'a>(bytes: &'a [u8], separator: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = Some(bytes);
+    iter::from_fn(move || {
+        let left = rest?;
+        let at = left.windows(separator.len()).position(|window| window == separator);
+        rest = at.and_then(|at| left.get(at + separator.len()..));
+        at.map_or(Some(left), |at| left.get(..at))
+    })
 }
 
 /// The pattern for all keys that begin with `prefix`, itself the start of a pattern. A trailing

@@ -21,6 +21,7 @@ use lockwatch_judge::spec::TaskSpec;
 use super::source::ConfigSource;
 use crate::alerts::{crash_loop_after_ms, down_after_ms, lease_ms};
 use crate::config::{Config, Login, RedisConfig, Servers, TlsFiles, exposed, ms};
+use crate::patterns::KEYS_PER_SECOND;
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::{escape, list};
 use crate::text::terminal;
@@ -374,17 +375,55 @@ fn shared_user(redis: &RedisConfig) -> Option<String> {
 
 /// The complete output of `check-config`.
 pub fn report(config: &Config, timing: &PageTiming) -> String {
+    let patterns = match config.patterns.len() {
+        0 => String::new(),
+        number => format!(", {}", counted(number, "pattern", "patterns")),
+    };
     let mut text = format!(
-        "configuration ok: {}, {}\n\n",
+        "configuration ok: {}, {}{patterns}\n\n",
         counted(config.redises.len(), "redis", "redises"),
         counted(config.tasks.len(), "task", "tasks")
     );
+    text.push_str(&patterns_text(config));
+    if config.tasks.is_empty() {
+        return text;
+    }
     text.push_str("Worst time to page, from the moment a wanted task has no holder:\n\n");
     let table = table(config.tasks.iter().map(|task| row(config, task, timing)).collect());
     text.push_str(&table);
     text.push_str(&explanation(config, timing));
     let used = FOOTNOTES.iter().filter(|(mark, _)| table.contains(mark));
     used.for_each(|(mark, meaning)| text.push_str(&format!("{mark} {meaning}\n")));
+    text
+}
+
+/// What each pattern may cost at worst.
+fn patterns_text(config: &Config) -> String {
+    if config.patterns.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "Patterns, whose locks are found while the agent runs and are never down:\n\n",
+    );
+    for pattern in &config.patterns {
+        let redis = config.redises.get(usize::from(pattern.store().0));
+        let redis = redis.map_or("", |redis| &redis.name);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "  {}: {} in redis {}, at most {} locks and {} series",
+            pattern.name().escape_debug(),
+            escape(pattern.glob()),
+            redis.escape_debug(),
+            pattern.max_keys,
+            pattern.max_keys * SERIES_EACH
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nTo find them, SCAN goes through all keys of such a redis, at most {KEYS_PER_SECOND} in a \
+         second.\n"
+    );
     text
 }
 
@@ -417,6 +456,9 @@ const SHARED_GROUP: &str = "[4]";
 const NOTIFIES_NOBODY: &str = "[5]";
 const DROPPED: &str = "[6]";
 const GUARD_LEASE: &str = "[7]";
+
+/// Series of a lock that a pattern found, outside trouble.
+const SERIES_EACH: usize = 8;
 
 const HEADER: [&str; 6] =
     ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH", "CRASH LOOP"];

@@ -33,14 +33,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::source::LoginArguments;
 use crate::config::{Config, Endpoint, HostPort, RedisConfig, SingleLock};
-use crate::io::{Connection, Failure, connect};
+use crate::io::{Connection, Failure, Pace, connect};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
 use crate::text::numbers::count;
 use findings::Findings;
 use plan::Plan;
 use print::Relative;
-use scan::{Pace, Walked};
+use scan::{PAGE_MAX, Walked};
 use server::Server;
 use turns::Turns;
 
@@ -83,9 +83,9 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let seen = Arc::new(AtomicU64::new(0));
     let _notice = notice(Arc::clone(&seen), server.keys, options.watch_ms);
     let redis = server::redis_of(&asked, &server);
-    let mut pace = Pace::new(options.keys_per_second);
+    let mut pace = Pace::new(options.keys_per_second, PAGE_MAX);
     let mut findings = Findings::default();
-    let glob = options.pattern.as_deref();
+    let glob = options.pattern.as_deref().map(str::as_bytes);
     let walked = scan::walk(&connection, &server, glob, &mut pace, |key| {
         seen.fetch_add(1, Ordering::Relaxed);
         findings.take(key);
@@ -171,7 +171,7 @@ pub async fn glance(
 ) -> anyhow::Result<String> {
     let server = Server::ask(connection, at).await?;
     let mut findings = Findings::default();
-    let mut pace = Pace::new(u32::MAX);
+    let mut pace = Pace::new(u32::MAX, PAGE_MAX);
     scan::walk(connection, &server, None, &mut pace, |seen| findings.take(seen)).await?;
     let report = Plan::new(&findings).report();
     let text = print::text(redis, &report);

@@ -18,6 +18,14 @@ pub(super) fn pattern(key: &[u8]) -> (Vec<u8>, bool) {
     (pattern, widened)
 }
 
+/// The pattern for the keys that match a glob, and whether it matches others, too: a glob is a pattern
+/// already, but for the bytes that Redis does not accept in one.
+pub(super) fn rule_of_glob(glob: &[u8]) -> (Vec<u8>, bool) {
+    let is_refused = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0);
+    let pattern = glob.iter().map(|byte| if is_refused(byte) { b'?' } else { *byte }).collect();
+    (pattern, glob.iter().any(is_refused))
+}
+
 /// The words as one line for `redis-cli`.
 pub(super) fn line(words: &[Vec<u8>]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")

@@ -11,6 +11,7 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
 
 use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock, TlsConfig, TlsFiles};
+use crate::text::identity::escape;
 use crate::text::nearest::{no_such_task, which_task};
 
 /// Where the configuration comes from; a reload reads it again.
@@ -54,9 +55,20 @@ pub fn task_of<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a Arc<Tas
         (None, _) => Err(which_task(&names().collect::<Vec<_>>())),
         (Some(name), tasks) => {
             let task = tasks.iter().find(|task| &*task.name == name);
-            task.ok_or_else(|| no_such_task(name, names()))
+            task.ok_or_else(|| {
+                let found = found_by(config, name);
+                found.unwrap_or_else(|| no_such_task(name, names()))
+            })
         }
     }
+}
+
+/// What to say of a task that a pattern may have found.
+fn found_by(config: &Config, name: &str) -> Option<String> {
+    let mut patterns = config.patterns.iter().map(|pattern| &**pattern.name());
+    let is_its = |of: &&str| name.strip_prefix(*of).is_some_and(|rest| rest.starts_with('/'));
+    let pattern = escape(patterns.find(is_its)?.as_bytes()).into_owned();
+    Some(format!("Only a running agent knows the tasks of the pattern {pattern}; ask that"))
 }
 
 #[derive(Debug, Args)]

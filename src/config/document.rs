@@ -12,6 +12,7 @@ use super::block::{At, Block};
 use super::labels;
 use super::links;
 use super::mistake::{Mistakes, Reported, field_text, quoted};
+use super::pattern::Pattern;
 use super::place::Place;
 use super::redises::{self, Redises};
 use super::resolved::{Config, RedisConfig};
@@ -57,6 +58,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
     };
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
+    check_patterns(&tasks, mistakes);
     if let Ok(redises) = &redises {
         check_locks(&tasks, redises, &task_names(document), mistakes);
     }
@@ -65,6 +67,10 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .iter()
         .filter_map(|task| Some((task.name.as_deref()?.into(), task.guard.clone()?)))
         .collect();
+    let (patterns, tasks): (Vec<_>, Vec<_>) =
+        tasks.into_iter().partition(|task| task.max_keys.is_some());
+    let pattern = |task: ReadTask| Some(Arc::new(Pattern::new(task.spec?, task.max_keys?)));
+    let patterns = patterns.into_iter().map(pattern).collect::<Option<_>>().ok_or(Reported)?;
     let mut tasks = tasks
         .into_iter()
         .map(|task| task.spec.map(Arc::new))
@@ -72,7 +78,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, label_names: label_names?, links: links?, tasks, guards })
+    Ok(Config { redises, label_names: label_names?, links: links?, tasks, patterns, guards })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.
@@ -107,7 +113,17 @@ fn read_tasks(top: &Block<'_>, shared: &Shared<'_>) -> Result<Vec<ReadTask>, Rep
         return Err(at.report(message));
     }
     let task = |(index, value)| At { value, place: at.place.item(index), ..at };
-    Ok((0..).zip(list).map(|item| tasks::read(task(item), shared)).collect())
+    let tasks: Vec<ReadTask> =
+        (0..).zip(list).map(|item| tasks::read(task(item), shared)).collect();
+    let most = tasks.iter().fold(0_usize, |sum, task| sum + task.max_keys.unwrap_or(1));
+    if most > max {
+        let message = format!(
+            "may come to {most} tasks with the `max_keys` of its patterns, more than `max_tasks` \
+             ({max}); lower one or raise the other"
+        );
+        return Err(at.report(message));
+    }
+    Ok(tasks)
 }
 
 fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
@@ -125,6 +141,35 @@ fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
     }
 }
 
+/// Refuses tasks with names that those of a pattern may have, and a glob that stands twice.
+fn check_patterns(tasks: &[ReadTask], mistakes: &Mistakes) {
+    let patterns = || tasks.iter().enumerate().filter(|(_, task)| task.max_keys.is_some());
+    let places: HashMap<String, usize> = patterns()
+        .filter_map(|(index, task)| Some((format!("{}/", task.name.as_ref()?), index)))
+        .collect();
+    for (index, name) in (0..).zip(tasks).filter_map(|(at, task)| Some((at, task.name.as_ref()?))) {
+        let begins = name.match_indices('/').filter_map(|(end, _)| name.get(..=end));
+        if let Some((begin, of)) = begins.filter_map(|it| places.get_key_value(it)).next() {
+            let message = format!(
+                "begins with {}, as the names of the tasks of the pattern {} do; choose another",
+                quoted(begin),
+                field_text(&task_place(*of), &[])
+            );
+            mistakes.report(task_place(index).field("name"), message);
+        }
+    }
+    let mut globs = HashMap::new();
+    for (index, task) in patterns() {
+        let (&[redis], Some((_, glob, field))) = (&*task.stores, &task.key) else { continue };
+        let first = *globs.entry((redis, glob, field)).or_insert(index);
+        if first != index {
+            let other = field_text(&task_place(first), &[]);
+            let place = task_place(index).field("lock").field("match");
+            mistakes.report(place, format!("is the glob of {other} already; remove one of them"));
+        }
+    }
+}
+
 /// Refuses a lock that two tasks name: they could report contradictory states of it.
 fn check_locks(
     tasks: &[ReadTask],
@@ -137,6 +182,9 @@ fn check_locks(
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
         let Some((kind, key, part)) = &task.key else { continue };
+        if task.max_keys.is_some() {
+            continue;
+        }
         let of = |store: &StoreIndex| places.get(usize::from(store.0));
         let places = task.stores.iter().filter_map(of).flatten();
         let firsts = places.map(|place| *seen.entry((place, key, part)).or_insert(index));

@@ -11,6 +11,7 @@ use serde_yaml::Value;
 
 use super::block::{Block, choice};
 use super::mistake::Reported;
+use super::pattern;
 use super::redises::Redises;
 use super::roles::{Roles, read_key};
 use super::schema::{BlockSpec, HOLDER, HOST, LOCK, MEMBER_ID, QUEUE, RUNS, TURN};
@@ -70,7 +71,10 @@ fn read_lock(
     roles: &mut Roles,
 ) -> Result<LockSpec, Reported> {
     let Some(lock) = task.child("lock", &LOCK)? else { return Err(Reported) };
-    let key = read_key(&lock, "key", roles);
+    let key = match lock.value("match") {
+        Some(_) => pattern::glob(&lock),
+        None => read_key(&lock, "key", roles),
+    };
     let library = lock.either("library", "scheme").and_then(|field| {
         let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
         Ok(lock.optional(field, known)?.map_or(libraries::DEFAULT, |library| library.name()))

@@ -12,7 +12,7 @@ use super::values::text;
 const LABELS_MAX: usize = 5;
 
 /// Label names of lockwatch's own series.
-pub(crate) const OURS: [&str; 18] = [
+pub(crate) const OURS: [&str; 19] = [
     "fate",
     "generation",
     "holder",
@@ -22,6 +22,7 @@ pub(crate) const OURS: [&str; 18] = [
     "library",
     "of",
     "outcome",
+    "pattern",
     "problem",
     "reason",
     "role",

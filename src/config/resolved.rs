@@ -11,6 +11,7 @@ use lockwatch_watch::redis::store::{HostPort, Servers, Store};
 use super::guard::GuardConfig;
 use super::login::Login;
 use super::mistake::ConfigErrors;
+use super::pattern::Pattern;
 use super::tls::{Tls, TlsConfig};
 use crate::paths::Links;
 
@@ -25,6 +26,8 @@ pub struct Config {
     pub links: Links,
     /// The tasks, in the order of the file.
     pub tasks: Vec<Arc<TaskSpec>>,
+    /// The patterns, whose tasks are found later; in the order of the file.
+    pub patterns: Vec<Arc<Pattern>>,
     /// How guards run them, by the names of tasks that say so.
     pub guards: BTreeMap<Arc<str>, GuardConfig>,
 }

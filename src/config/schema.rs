@@ -48,16 +48,12 @@ const TLS_IN_REDIS: &str =
     "write it next to this block, not in it: all servers of a redis are reached alike";
 const UNCHECKED: &str = "is not supported: anybody could have answered; name the authority \
     that signed the certificate with `ca_file`, and its name with `server_name`";
-const ONE_KEY: (&str, &str) =
-    ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
+const A_GLOB: (&str, &str) = ("pattern", "write the glob as `lock: {match: \"report:lock:*\"}`");
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
     fields: &["redis", "labels", "links", "metrics", "tasks", "max_tasks"],
-    otherwise: &[(
-        "patterns",
-        "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
-    )],
+    otherwise: &[("patterns", "write each as a task with `lock: {match: \"report:lock:*\"}`")],
 };
 
 pub(super) const LINKS: BlockSpec = BlockSpec {
@@ -168,7 +164,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "metrics",
         "guard",
     ],
-    otherwise: &[ONE_KEY],
+    otherwise: &[A_GLOB],
 };
 
 pub(super) const GUARD: BlockSpec = BlockSpec {
@@ -194,6 +190,8 @@ pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
     fields: &[
         "key",
+        "match",
+        "max_keys",
         "field",
         "stores",
         "mode",
@@ -205,7 +203,7 @@ pub(super) const LOCK: BlockSpec = BlockSpec {
         "lease",
         "renew_every",
     ],
-    otherwise: &[ONE_KEY],
+    otherwise: &[A_GLOB],
 };
 
 /// Fields that people expect in a value path.

@@ -17,6 +17,7 @@ use super::block::{At, Block, choice};
 use super::guard::{self, GuardConfig};
 use super::kind;
 use super::mistake::{Reported, quoted};
+use super::pattern;
 use super::redises::Redises;
 use super::resolved::{RedisConfig, ms};
 use super::roles::{Roles, claim, read_key};
@@ -50,6 +51,8 @@ pub(super) struct ReadTask {
     /// What guards it: the kind, its key, and the field of a lock that is one.
     pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
     pub(super) spec: Option<TaskSpec>,
+    /// If it is a pattern: the most keys that it watches.
+    pub(super) max_keys: Option<usize>,
     pub(super) guard: Option<GuardConfig>,
 }
 
@@ -63,6 +66,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let guarded = kind::read(block, shared.redises, &mut roles);
     let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
     let found = stores::read(block, shared.redises, of_lock);
+    let max_keys = pattern::read(block, name.as_deref().ok(), guarded.as_ref().ok());
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
@@ -154,8 +158,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         }
         Ok(spec)
     };
-    let spec = guard.is_ok().then(assemble).and_then(Result::ok);
-    ReadTask { name: name.ok(), stores, key, spec, guard: guard.ok().flatten() }
+    let spec = (guard.is_ok() && max_keys.is_ok()).then(assemble).and_then(Result::ok);
+    let (max_keys, guard) = (max_keys.ok().flatten(), guard.ok().flatten());
+    ReadTask { name: name.ok(), stores, key, spec, max_keys, guard }
 }
 
 fn stores_of_lock(kind: &KindSpec) -> Option<&Stores> {

@@ -4,6 +4,7 @@
 
 mod fact;
 mod lock;
+mod pattern;
 mod periodic;
 mod queue;
 pub mod settings;
@@ -12,6 +13,7 @@ mod turn;
 
 pub use fact::{Fact, Line, Part, Subject};
 pub(super) use lock::{mode, runs};
+pub use pattern::pattern;
 pub use shared::{held, holders, lease, progress, wanted};
 
 use crate::api::{Durations, Party, Seconds, Switch, Task, Text};

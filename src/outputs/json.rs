@@ -4,6 +4,7 @@
 mod event;
 mod filter;
 mod lock;
+mod pattern;
 mod periodic;
 mod queue;
 mod store;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
+pub(in crate::outputs) use pattern::pattern;
 pub(super) use task::{row, task as task_of};
 pub use wire::text;
 
@@ -52,7 +54,7 @@ impl TaskList {
     }
 
     /// What surrounds the tasks.
-    fn around(&self, stores: Vec<api::Store>) -> (String, String) {
+    fn around(&self, stores: Vec<api::Store>, patterns: Vec<api::Pattern>) -> (String, String) {
         around(
             &api::TaskList {
                 at: wall(self.published.wall),
@@ -60,6 +62,7 @@ impl TaskList {
                 version: env!("CARGO_PKG_VERSION").into(),
                 tasks: Vec::new(),
                 stores,
+                patterns,
             },
             "tasks",
         )
@@ -82,7 +85,8 @@ impl TaskList {
 
     fn tail(&self) -> String {
         let stores = self.published.snapshot.stores.iter();
-        self.around(stores.map(|view| store::store(&self.published, view)).collect()).1
+        let stores = stores.map(|view| store::store(&self.published, view)).collect();
+        self.around(stores, self.published.patterns.iter().map(pattern).collect()).1
     }
 }
 
@@ -91,7 +95,9 @@ impl Iterator for TaskList {
 
     fn next(&mut self) -> Option<String> {
         let (piece, next) = match self.next {
-            Piece::Head => (self.around(Vec::new()).0, Piece::Tasks { from: 0, first: true }),
+            Piece::Head => {
+                (self.around(Vec::new(), Vec::new()).0, Piece::Tasks { from: 0, first: true })
+            }
             Piece::Tasks { from, first } => match self.tasks(from, first) {
                 Some((tasks, from)) => (tasks, Piece::Tasks { from, first: false }),
                 None => (self.tail(), Piece::End),

@@ -20,6 +20,7 @@ use crate::text::identity::escape;
 pub use labels::HOLDER_SERIES_MAX;
 use reading::{Agent, Source, When};
 pub use reading::{Metric, Own};
+use table::OF_PATTERNS;
 pub use table::TABLE;
 
 /// What is the same in all metrics of the tasks.
@@ -27,6 +28,8 @@ pub use table::TABLE;
 struct Tasks {
     /// Whether any of them shows all metrics.
     full: bool,
+    /// Whether there are patterns.
+    patterns: bool,
     /// The kinds that they have.
     kinds: Vec<&'static str>,
     /// The labels that all series of a task begin with, one task after the other.
@@ -36,7 +39,8 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn of(tasks: &TaskViews) -> Tasks {
+    fn of(published: &Published) -> Tasks {
+        let tasks: &TaskViews = &published.snapshot.tasks;
         let mut labels = String::new();
         let ends = tasks.iter().map(|task| {
             let (name, store) = (escape(task.spec.name.as_bytes()), escape(task.store.as_bytes()));
@@ -47,7 +51,8 @@ impl Tasks {
         let mut kinds: Vec<&str> = tasks.iter().map(|task| task.spec.kind.name()).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        Tasks { kinds, full: tasks.iter().any(|task| task.spec.full_metrics), labels, ends }
+        let full = tasks.iter().any(|task| task.spec.full_metrics);
+        Tasks { kinds, full, patterns: !published.patterns.is_empty(), labels, ends }
     }
 
     /// Whether a store or any task may show this metric. Those of locks are described also where
@@ -57,6 +62,7 @@ impl Tasks {
         match metric.source {
             Source::OfAgent(_) => false,
             Source::OfStore(_) | Source::OfServer(_) => true,
+            Source::OfPattern(_) => self.patterns,
             Source::OfTask(_) => metric.of_kind().is_none_or(has),
             Source::OfFullTask(_) => self.full && metric.of_kind().is_none_or(has),
         }
@@ -97,7 +103,7 @@ impl Writer {
         if self.tasks.is_none() {
             own::write(&self.agent, self.format, out);
         }
-        let known = self.tasks.get_or_insert_with(|| Tasks::of(tasks));
+        let known = self.tasks.get_or_insert_with(|| Tasks::of(published));
         while TABLE.get(self.next.0).is_some_and(|metric| !known.show(metric)) {
             self.next.0 += 1;
         }
@@ -130,11 +136,23 @@ impl Writer {
                     }
                 }
             }
+            Source::OfPattern(reading) => {
+                for pattern in &*published.patterns {
+                    let (name, store) =
+                        (escape(pattern.name.as_bytes()), escape(pattern.store.as_bytes()));
+                    let mut own = String::new();
+                    text::labels([("pattern", &*name), ("store", &*store)], &mut own);
+                    text::write(metric.name, reading, &own, (pattern, when), out);
+                }
+            }
             Source::OfTask(reading) | Source::OfFullTask(reading) => {
-                let kind = metric.of_kind();
+                let (kind, of_patterns) = (metric.of_kind(), OF_PATTERNS.contains(&metric.name));
                 let shows = |task: &TaskView| {
-                    let is_full = task.spec.full_metrics || !metric.is_full();
-                    is_full && kind.is_none_or(|kind| kind == task.spec.kind.name())
+                    let is_shown = match &task.spec.pattern {
+                        Some(_) => of_patterns,
+                        None => task.spec.full_metrics || !metric.is_full(),
+                    };
+                    is_shown && kind.is_none_or(|kind| kind == task.spec.kind.name())
                 };
                 let end = tasks.len().min(first + TASKS_AT_ONCE);
                 let mut before = first.checked_sub(1).and_then(|before| tasks.get(before));

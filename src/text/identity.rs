@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lockwatch_judge::event::Party;
 use lockwatch_judge::input::Generation;
 use lockwatch_judge::reading::{Codec, Holder};
-use lockwatch_judge::spec::{TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::codec::display_text;
 use sha2::{Digest, Sha256};
 
@@ -17,6 +17,10 @@ const SHOWN_BYTES_MAX: usize = 200;
 const CUT: char = '…';
 /// Hex digits of a digest.
 const DIGEST_DIGITS: usize = 8;
+/// The same in a name that stands for a key: no two keys may ever have the same name.
+const NAME_DIGITS: usize = 32;
+/// Separates the beginning of a key from its digest in such a name.
+const NAME_CUT: char = '~';
 /// Bytes of a generation's fingerprint. A metric is a 64-bit float, which holds 48 bits exactly.
 const FINGERPRINT_BYTES: usize = 6;
 
@@ -85,11 +89,46 @@ pub fn list<'a>(names: impl ExactSizeIterator<Item = Cow<'a, str>>, shown_max: u
 
 /// Eight hex digits of the SHA-256 of `bytes`, the same on every agent.
 pub fn digest(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(DIGEST_DIGITS);
-    for byte in Sha256::digest(bytes).iter().take(DIGEST_DIGITS / 2) {
-        push_hex(&mut digits, *byte);
+    let mut text = String::with_capacity(DIGEST_DIGITS);
+    push_digest(&mut text, bytes, DIGEST_DIGITS);
+    text
+}
+
+fn push_digest(text: &mut String, bytes: &[u8], digits: usize) {
+    for byte in Sha256::digest(bytes).iter().take(digits / 2) {
+        push_hex(text, *byte);
     }
-    digits
+}
+
+/// `key` as part of a name, in at most `room` bytes: itself if it is short, plain text; otherwise what
+/// can be shown of its beginning, and a digest. A key that looks like such a name gets a digest as
+/// well, so that no two keys share a name. Unlike [`escape`], it has nothing that is escaped again.
+pub fn key_name(key: &[u8], room: usize) -> Cow<'_, str> {
+    let is_shown = |character: char| character != '\\' && is_plain(character);
+    if let Ok(text) = std::str::from_utf8(key)
+        && text.len() <= room
+        && text.chars().all(is_shown)
+        && !ends_in_digest(text)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut name = String::new();
+    for character in String::from_utf8_lossy(key).chars() {
+        let shown = Some(character).filter(|it| is_shown(*it) && *it != '\u{fffd}').unwrap_or('?');
+        if name.len() + shown.len_utf8() + NAME_CUT.len_utf8() + NAME_DIGITS > room {
+            break;
+        }
+        name.push(shown);
+    }
+    name.push(NAME_CUT);
+    push_digest(&mut name, key, NAME_DIGITS);
+    Cow::Owned(name)
+}
+
+fn ends_in_digest(text: &str) -> bool {
+    let is_digit = |character: char| matches!(character, '0'..='9' | 'a'..='f');
+    let end = text.rsplit_once(NAME_CUT).map(|(_, end)| end);
+    end.is_some_and(|end| end.len() == NAME_DIGITS && end.chars().all(is_digit))
 }
 
 /// A user's name as people know it, although a serializer wrote it.
@@ -121,9 +160,13 @@ pub fn fingerprint(generation: &Generation, db: u32) -> u64 {
     number(parts.into_iter().chain(db.map(|db| db.to_vec())))
 }
 
-/// A number below 2⁴⁸ that identifies what is watched: the tasks, what guards each, and where. The
-/// same on every agent that watches the same.
-pub fn tasks_fingerprint(spec: &WatchSpec) -> u64 {
+/// A number below 2⁴⁸ that identifies what is to be watched: the tasks and the patterns as they are
+/// written (name, store and glob of each), what guards each task, and where. The same on every agent
+/// that is to watch the same, whatever keys it found by its patterns.
+pub fn tasks_fingerprint<'a>(
+    spec: &WatchSpec,
+    patterns: impl Iterator<Item = (&'a str, StoreIndex, &'a [u8])>,
+) -> u64 {
     let stores = spec.stores.iter().flat_map(|store| {
         let addresses = store.addresses.iter().map(|address| address.as_bytes());
         [store.name.as_bytes(), &store.db.to_be_bytes()]
@@ -135,7 +178,11 @@ pub fn tasks_fingerprint(spec: &WatchSpec) -> u64 {
         let stores = task.stores().iter().flat_map(|store| store.0.to_be_bytes()).collect();
         [task.name.as_bytes().to_vec(), stores, task.kind.key().clone()]
     });
-    number(stores.chain(tasks))
+    let patterns = patterns.flat_map(|(name, store, glob)| {
+        let word = b"match".to_vec();
+        [word, name.as_bytes().to_vec(), store.0.to_be_bytes().to_vec(), glob.to_vec()]
+    });
+    number(stores.chain(tasks).chain(patterns))
 }
 
 /// A number below 2⁴⁸ for these parts.
@@ -392,6 +439,31 @@ mod tests {
                 assert_eq!(other, bytes);
             }
         }
+    }
+
+    #[test]
+    fn a_key_as_a_name_is_printable_bounded_and_its_own() {
+        let _rule = crate::truth::rule("14 hostile bytes");
+        for plain in ["report:lock:7", "a b", "lager-süd", "", "~", "x~0123"] {
+            assert_eq!(key_name(plain.as_bytes(), 99), plain);
+        }
+        let long = "k".repeat(500);
+        let hostile: [&[u8]; 6] = [
+            b"a\nb",
+            b"\xff\xfe",
+            b"back\\slash",
+            "\u{202e}evil".as_bytes(),
+            long.as_bytes(),
+            &[b'x'; 1024],
+        ];
+        for key in hostile {
+            let name = key_name(key, 99).into_owned();
+            assert!(name.len() <= 99 && ends_in_digest(&name), "{name}");
+            assert_eq!(escape(name.as_bytes()), name, "shown as it is");
+            let same = key_name(name.as_bytes(), 99);
+            assert_ne!(same, name, "a key that is called like another one's name");
+        }
+        assert_ne!(key_name(&b"\xff".repeat(300), 99), key_name(&b"\xff".repeat(301), 99));
     }
 
     #[test]

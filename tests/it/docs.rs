@@ -41,14 +41,14 @@ fn metrics() -> String {
         let rows = METRICS.iter().filter(move |metric| {
             let labels = metric.labels();
             let is_of = match label {
-                "" => !["store", "task"].contains(labels.first().unwrap_or(&"")),
+                "" => !["store", "pattern", "task"].contains(labels.first().unwrap_or(&"")),
                 label => labels.first() == Some(&label),
             };
             let is_ours = metric.name.starts_with("lockwatch_");
             is_ours && is_of && metric.of_kind() == kind && metric.is_full() == full
         });
         rows.map(|metric| {
-            let common = ["task", "store"];
+            let common = ["task", "store", "pattern"];
             let further = metric.labels().into_iter().filter(|label| !common.contains(label));
             let further: Vec<String> = further.map(label_text).collect();
             assert_eq!(metric.name.ends_with("_total"), metric.kind() == "counter");
@@ -64,10 +64,12 @@ fn metrics() -> String {
     let full = [None, Some("lock"), Some("turn"), Some("queue")].map(|kind| of("task", kind, true));
     format!(
         "## Of the agent\n\n{}\n## Of a store: with the label `store`\n\n{}\n\
+         ## Of a pattern: with the labels `pattern` and `store`\n\n{}\n\
          ## Of a task: with the labels `task` and `store`\n\n{}\n### Of a lock\n\n{}\n\
          ### Of a turn\n\n{}\n### Of a queue\n\n{}\n### With `metrics: full` only\n\n{}",
         of("", None, false),
         of("store", None, false),
+        of("pattern", None, false),
         of("task", None, false),
         of("task", Some("lock"), false),
         of("task", Some("turn"), false),
@@ -317,7 +319,7 @@ fn the_documentation_stays_short() {
     // The table of libraries is looked up, not read.
     let inside = inside.filter(|page| !page.path.ends_with("libraries.md"));
     let docs: usize = inside.map(|page| words(&page.text)).sum();
-    assert!(docs <= 31_000, "docs/ has {docs} words");
+    assert!(docs <= 31_200, "docs/ has {docs} words");
     let map = words(&Document::read("ARCHITECTURE.md").text);
     assert!(map <= 2_500, "ARCHITECTURE.md has {map} words");
 }

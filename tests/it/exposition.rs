@@ -12,11 +12,12 @@ use std::time::Duration;
 use lockwatch::outputs::exposition::{KEPT_FOR, Readers, TooSlow, Variant, make};
 use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, TABLE};
 use lockwatch::outputs::negotiate::{Coding, Format};
-use lockwatch::published::Published;
+use lockwatch::published::{PatternView, Published};
 use lockwatch_judge::input::Refusal;
 use lockwatch_judge::reading::{Codec, Holder, Mode};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::{WantedSource, WantedSpec};
+use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::Wanted;
 
 use crate::snapshots::{
@@ -385,6 +386,43 @@ fn a_task_has_few_series_unless_all_are_asked_for() {
             assert!(all.len() > lean.len() + 20 && lean.iter().all(|line| all.contains(line)));
         }
     }
+}
+
+/// A pattern may have many, of any shape.
+#[test]
+fn a_task_of_a_pattern_has_at_most_8_series_outside_trouble() {
+    let view = |left_out, scanned_at| PatternView {
+        name: "reports".into(),
+        store: "main".into(),
+        glob: b"report:lock:*".as_slice().into(),
+        max_keys: 1_000,
+        keys: 300,
+        left_out,
+        scanned_at,
+        trouble: None,
+    };
+    for (shape, mut task, _) in shapes() {
+        let spec = Arc::make_mut(&mut task.spec);
+        (spec.pattern, spec.full_metrics) = (Some("reports".into()), true);
+        let scanned = view(Some(7), Some(AgentWall(1_800_000_000_000)));
+        let shown = Arc::unwrap_or_clone(published(vec![task], vec![]));
+        let shown = Published { patterns: [scanned].into(), ..shown };
+        let read = read(&text(Arc::new(shown), Format::OpenMetrics));
+        let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task"));
+        let usual: BTreeSet<&str> = of_task
+            .map(|(name, _)| name.as_str())
+            .filter(|name| !OF_TROUBLE.iter().any(|it| name.ends_with(it)))
+            .collect();
+        assert_eq!(usual.len(), 8, "{shape}: {usual:?}");
+        let of_pattern = |name: &str| read.value(&format!("lockwatch_pattern_{name}"), &[]);
+        assert_eq!((of_pattern("keys"), of_pattern("left_out")), (Some(300.0), Some(7.0)));
+        assert_eq!(of_pattern("scan_timestamp_seconds"), Some(1_800_000_000.0));
+    }
+    let shown = Arc::unwrap_or_clone(published(vec![], vec![]));
+    let shown = Published { patterns: [view(None, None)].into(), ..shown };
+    let read = read(&text(Arc::new(shown), Format::OpenMetrics));
+    assert_eq!(read.value("lockwatch_pattern_keys", &[]), Some(300.0));
+    assert_eq!(read.value("lockwatch_pattern_left_out", &[]), None, "not known yet");
 }
 
 /// Turns and queues have no metrics of locks, and a limit of their own.

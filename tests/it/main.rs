@@ -38,6 +38,7 @@ mod odd_values;
 mod outputs;
 mod pages;
 mod passwords;
+mod patterns;
 mod periodic;
 mod queue;
 mod redisson;

@@ -46,7 +46,7 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Arc<Pu
     let tasks = tasks.into_iter().map(Arc::new).collect();
     let redises = redises.into_iter().map(Arc::new).collect();
     let snapshot = Snapshot { at: NOW, sequence: 7, tasks, stores: redises };
-    Arc::new(Published { snapshot, wall: WALL, made: Instant::now() })
+    Arc::new(Published { snapshot, wall: WALL, made: Instant::now(), patterns: Arc::default() })
 }
 
 /// A redis that has not been read yet.

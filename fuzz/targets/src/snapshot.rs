@@ -68,7 +68,15 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
         step(turn * 1_000, Input::Sample(sample(turn * 1_000, readings)));
     }
     let snapshot = state.snapshot(Mono(5_500));
-    (Arc::new(Published { snapshot, wall: AgentWall(WALL + 5_500), made: Instant::now() }), history)
+    (
+        Arc::new(Published {
+            snapshot,
+            wall: AgentWall(WALL + 5_500),
+            made: Instant::now(),
+            patterns: Arc::default(),
+        }),
+        history,
+    )
 }
 
 /// A lock that is held by the input, by the input and another holder, by nobody, and by the input

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use lockwatch_judge::event::Event;
 use lockwatch_judge::input::Input;
-use lockwatch_judge::spec::{StoreIndex, TaskSpec};
+use lockwatch_judge::spec::StoreIndex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -22,6 +23,7 @@ use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
 use crate::io::{self, Assignment};
 use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
+use crate::patterns::Patterns;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::record::Recorder;
 use crate::text::identity::tasks_fingerprint;
@@ -84,12 +86,15 @@ where
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
+    let (mut patterns, mut reports) = Patterns::new(snapshots.clone(), clock);
+    let engine = engine.with_patterns(patterns.views());
+    patterns.configure(&config);
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(loaded(&config, clock));
     let traces = Traces::default();
     let mut watching = Watching {
         watchers: BTreeMap::new(),
-        tasks: config.tasks.clone(),
+        patterns,
         epoch: 0,
         inputs,
         clock,
@@ -102,16 +107,25 @@ where
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     let control = async {
         loop {
+            let due = watching.patterns.due();
             let request = tokio::select! {
-                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
+                () = asked_to_stop(&stop, &mut terminate, &mut interrupt) => break,
                 _ = hangup.recv() => None,
                 Some(request) = reloads.recv() => Some(request),
+                Some(report) = reports.recv() => {
+                    watching.patterns.take(report);
+                    continue;
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    watching.expand().await;
+                    continue;
+                }
             };
             // The configuration may be on a disk that hangs. That must not keep the agent from
             // stopping.
             let outcome = tokio::select! {
                 outcome = reload_with(&mut watching, Arc::clone(&load), &status) => outcome,
-                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
+                () = asked_to_stop(&stop, &mut terminate, &mut interrupt) => break,
             };
             if let Some(request) = request {
                 let _nobody_waits = request.send(outcome);
@@ -121,6 +135,7 @@ where
         stop.cancel();
         // Sampling stops, but the engine continues: requests in progress still read its state.
         watching.watchers.clear();
+        watching.patterns.stop();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
         }
@@ -135,7 +150,7 @@ where
 }
 
 /// Returns when the agent has to stop, because of the token or a signal.
-async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt: &mut Signal) {
+async fn asked_to_stop(stop: &CancellationToken, terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         () = stop.cancelled() => {}
         _ = terminate.recv() => {}
@@ -145,7 +160,12 @@ async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt
 
 /// What is said of a configuration that was loaded just now.
 fn loaded(config: &Config, clock: Clock) -> ReloadStatus {
-    let tasks = if config.tasks.is_empty() { 0 } else { tasks_fingerprint(&config.watch_spec(0)) };
+    let patterns = config.patterns.iter();
+    let patterns = patterns.map(|pattern| (&**pattern.name(), pattern.store(), pattern.glob()));
+    let tasks = match config.tasks.is_empty() && config.patterns.is_empty() {
+        true => 0,
+        false => tasks_fingerprint(&config.watch_spec(0), patterns),
+    };
     let links = config.links.clone();
     ReloadStatus { successful: true, success_at: clock.wall(), tasks, links }
 }
@@ -178,12 +198,12 @@ where
 /// The watchers and the configuration that they follow.
 struct Watching {
     watchers: BTreeMap<Arc<str>, Running>,
-    tasks: Vec<Arc<TaskSpec>>,
+    patterns: Patterns,
     epoch: u32,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
     traces: Traces,
-    /// The configuration that is in force, for those who write switches.
+    /// The configuration that is in force, as it was written: without the tasks of its patterns.
     config: watch::Sender<Arc<Config>>,
 }
 
@@ -193,17 +213,24 @@ struct Running {
 }
 
 impl Watching {
-    /// Applies `config`: first to the engine, then to the watchers. Watchers keep the connections
-    /// and state that are still valid.
+    /// Puts `config` in force.
     async fn configure(&mut self, mut config: Config) {
-        config.share(&self.tasks);
-        self.tasks.clone_from(&config.tasks);
+        config.share(&self.config.borrow().tasks);
+        self.patterns.configure(&config);
+        self.config.send_replace(Arc::new(config));
+        self.expand().await;
+    }
+
+    /// Applies the configuration in force with the tasks that its patterns found: first to the
+    /// engine, then to the watchers. Watchers keep the connections and state that are still valid.
+    async fn expand(&mut self) {
+        let written = Arc::clone(&self.config.borrow());
+        let config = self.patterns.expand(&written);
         self.epoch = self.epoch.wrapping_add(1);
         if self.inputs.send(Input::Config(Arc::new(config.watch_spec(self.epoch)))).await.is_err() {
             return; // The engine is gone: the agent is stopping.
         }
         self.assign(&config);
-        self.config.send_replace(Arc::new(config));
     }
 
     /// Gives each Redis store of `config` its watcher.

@@ -23,7 +23,8 @@ pub(super) fn literal_names(task: &TaskSpec) -> Vec<String> {
     let found = signs.map(|(name, sign)| {
         format!(
             "tasks.{}: {} has {sign} in it, which is taken literally: neither patterns nor \
-             variables are replaced; write the name of one key",
+             variables are replaced; write the name of one key, or of a lock a glob as \
+             `match: …`",
             escape(task.name.as_bytes()),
             quoted(name),
         )

@@ -14,8 +14,8 @@ use super::findings::Findings;
 use super::groups::few_alike;
 use super::name::yaml;
 use super::print::Relative;
-use super::scan::{Pace, ask_all, time};
-use crate::io::{Connection, Failure};
+use super::scan::{ask_all, time};
+use crate::io::{Connection, Failure, Pace};
 
 /// Maximum number of sorted sets of which the scores are counted.
 const SETS_MAX: usize = 400;

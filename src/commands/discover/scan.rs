@@ -1,5 +1,5 @@
-//! Scans all keys in small pages at a limited rate, with commands of bounded cost and reply size
-//! whatever a key holds.
+//! Looks at all keys that a scan finds, with commands of bounded cost and reply size whatever a key
+//! holds.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -9,17 +9,15 @@ use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::command;
 use lockwatch_watch::redis::accept::server_time;
 use lockwatch_watch::redis::reply::{Command, Reply};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::server::Server;
-use crate::io::{Connection, Failure};
+use crate::io::{Connection, Failure, Pace, scan_page};
 use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
 use lockwatch_watch::redis::libraries::{HUEY_RESULTS, may_be_of_holders, names_holders};
 
-/// Number of pages in a second at full speed: short pages let other clients' commands in between.
-const PAGES_PER_SECOND: u32 = 50;
-/// Maximum number of keys in a page.
-const PAGE_MAX: u32 = 100;
+/// Maximum number of keys in a page, and of keys that are looked at together.
+pub(super) const PAGE_MAX: u32 = 100;
 /// The offset of the last byte of a string that is read; tokens are shorter.
 const LAST_BYTE: &str = "127";
 /// Number of field names that are read before a hash is scanned.
@@ -38,36 +36,6 @@ const PASSED_FREE: u64 = 100_000;
 /// How often progress is printed.
 const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
-/// Limits the number of keys per second.
-#[derive(Debug)]
-pub(super) struct Pace {
-    keys_per_second: u32,
-    next: Instant,
-}
-
-impl Pace {
-    pub(super) fn new(keys_per_second: u32) -> Pace {
-        Pace { keys_per_second: keys_per_second.max(1), next: Instant::now() }
-    }
-
-    /// Number of keys in one page.
-    fn page(&self) -> u32 {
-        (self.keys_per_second / PAGES_PER_SECOND).clamp(1, PAGE_MAX)
-    }
-
-    /// Waits until the next page is due.
-    pub(super) async fn wait(&self) {
-        sleep_until(self.next).await;
-    }
-
-    /// Counts keys that were read since `began`. Lost time is not caught up.
-    pub(super) fn spent(&mut self, began: Instant, keys: usize) {
-        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-        self.next =
-            began + Duration::from_secs_f64(f64::from(keys) / f64::from(self.keys_per_second));
-    }
-}
-
 /// The summary of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walked {
@@ -85,7 +53,7 @@ pub(super) struct Walked {
 pub(super) async fn walk(
     connection: &Connection,
     server: &Server,
-    glob: Option<&str>,
+    glob: Option<&[u8]>,
     pace: &mut Pace,
     mut take: impl FnMut(ScannedKey),
 ) -> Result<Walked, Failure> {
@@ -95,7 +63,7 @@ pub(super) async fn walk(
     loop {
         pace.wait().await;
         let began = Instant::now();
-        let (next, keys) = page(connection, &cursor, glob, pace.page()).await?;
+        let (next, keys) = scan_page(connection, &cursor, glob, pace.page()).await?;
         // Keys that do not match cost the server as much as others.
         let passed = keys.len().max(usize::try_from(pace.page()).unwrap_or(usize::MAX));
         pace.spent(began, passed);
@@ -126,42 +94,6 @@ fn endless(passed: u64) -> Failure {
     Failure { why: Unknown::Protocol, detail }
 }
 
-/// One step of the scan: the next cursor, and the keys.
-async fn page(
-    connection: &Connection,
-    cursor: &[u8],
-    glob: Option<&str>,
-    count: u32,
-) -> Result<(Vec<u8>, Vec<Vec<u8>>), Failure> {
-    let mut scan = command!("SCAN", cursor);
-    if let Some(glob) = glob {
-        scan.args.extend([b"MATCH".to_vec(), glob.as_bytes().to_vec()]);
-    }
-    scan.args.extend([b"COUNT".to_vec(), count.to_string().into_bytes()]);
-    let replies = connection.exec(&[scan]).await?;
-    match replies.first() {
-        Some(Reply::Error(error)) => Err(Failure {
-            why: Unknown::from(error),
-            detail: format!(
-                "SCAN is refused: {}",
-                String::from_utf8_lossy(&error.detail).escape_debug()
-            ),
-        }),
-        Some(Reply::Array(items)) => match items.as_slice() {
-            [Reply::Bytes(next), Reply::Array(keys)] => Ok((
-                next.clone(),
-                keys.iter().filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)).collect(),
-            )),
-            _ => Err(no_scan()),
-        },
-        _ => Err(no_scan()),
-    }
-}
-
-fn no_scan() -> Failure {
-    Failure { why: Unknown::Protocol, detail: "the answer to SCAN cannot be read".to_owned() }
-}
-
 /// Reads some keys: type and TTL, then what the type allows, then the fields of hashes that may be
 /// locks.
 async fn look(
@@ -173,7 +105,7 @@ async fn look(
     let typed = keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]);
     let asked: Vec<Command> = std::iter::once(command!("TIME")).chain(typed).collect();
     let replies = connection.exec(&asked).await?;
-    let (now, replies) = replies.split_first().ok_or_else(no_scan)?;
+    let Some((now, replies)) = replies.split_first() else { return Ok(()) };
     let now = clock(now)?;
     let mut typed = Vec::with_capacity(keys.len());
     for (key, answer) in keys.iter().zip(replies.chunks_exact(2)) {
@@ -391,27 +323,5 @@ impl Progress {
         if self.shown {
             eprintln!("\rpassed all keys{}", " ".repeat(30));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn no_page_begins_before_its_time_and_lost_time_is_not_made_up_for() {
-        let mut pace = Pace::new(1_000);
-        assert_eq!(pace.page(), 20);
-        let began = Instant::now();
-        pace.spent(began, 50);
-        pace.wait().await;
-        assert!(began.elapsed() >= Duration::from_millis(50));
-        let late = Instant::now() + Duration::from_secs(5);
-        pace.spent(late, 10);
-        assert_eq!(pace.next, late + Duration::from_millis(10));
-        assert_eq!(
-            (Pace::new(0).page(), Pace::new(1).page(), Pace::new(1_000_000).page()),
-            (1, 1, PAGE_MAX)
-        );
     }
 }

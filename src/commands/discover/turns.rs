@@ -16,8 +16,8 @@ use super::groups::few_alike;
 use super::likely::is_of_progress;
 use super::name::yaml;
 use super::print::Relative;
-use super::scan::{Pace, ask_all, scan_hash, scanned_pairs, time};
-use crate::io::{Connection, Failure};
+use super::scan::{ask_all, scan_hash, scanned_pairs, time};
+use crate::io::{Connection, Failure, Pace};
 
 /// Maximum number of hashes that are read.
 const HASHES_MAX: usize = 400;

@@ -64,7 +64,12 @@ impl Story {
         let tasks = self.tasks.values().cloned().collect();
         let snapshot = Snapshot { at, sequence: self.sequence, tasks, stores: Vec::new() };
         let wall = AgentWall(1_800_000_000_000 + i64::try_from(at.0).unwrap());
-        Arc::new(Published { snapshot, wall, made: std::time::Instant::now() })
+        Arc::new(Published {
+            snapshot,
+            wall,
+            made: std::time::Instant::now(),
+            patterns: Arc::default(),
+        })
     }
 }
 

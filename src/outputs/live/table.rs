@@ -93,7 +93,7 @@ impl Table {
         }
         changes.gone.extend(before.map(|shown| Arc::clone(shown.name())));
         let mut html = String::with_capacity(self.stores.len());
-        stores::write(&mut html, &snapshot.stores);
+        stores::write(&mut html, published);
         changes.stores = html != self.stores;
         self.stores = html;
         (self.sequence, self.at) = (Some(snapshot.sequence), published.wall);

@@ -6,7 +6,7 @@ use lockwatch_judge::snapshot::{NodeView, StoreView, TaskView};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use crate::outputs::process::Process;
-use crate::published::ReloadStatus;
+use crate::published::{PatternView, ReloadStatus};
 
 /// What the agent counts of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(super) enum Source {
     OfStore(Reading<StoreView>),
     /// Of each server of a store: `store`, `server`.
     OfServer(Reading<NodeView>),
+    /// A pattern's: `pattern`, `store`.
+    OfPattern(Reading<PatternView>),
     /// A task's: `task`, `store`.
     OfTask(Reading<TaskView>),
     /// The same, of a task with `metrics: full` only.
@@ -154,6 +156,7 @@ impl Metric {
             Source::OfAgent(reading) => reading.kind(),
             Source::OfStore(reading) => reading.kind(),
             Source::OfServer(reading) => reading.kind(),
+            Source::OfPattern(reading) => reading.kind(),
             Source::OfTask(reading) | Source::OfFullTask(reading) => reading.kind(),
         }
     }
@@ -164,6 +167,7 @@ impl Metric {
             Source::OfAgent(reading) => (&[], reading.labels()),
             Source::OfStore(reading) => (&["store"], reading.labels()),
             Source::OfServer(reading) => (&["store", "server"], reading.labels()),
+            Source::OfPattern(reading) => (&["pattern", "store"], reading.labels()),
             Source::OfTask(reading) | Source::OfFullTask(reading) => {
                 (&["task", "store"], reading.labels())
             }

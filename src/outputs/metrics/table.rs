@@ -19,7 +19,23 @@ use crate::text::identity::{escape, fingerprint};
 
 use Number::{Count, Infinite, Ms, Signed, SignedMs};
 use Reading::{Counter, Counters, Gauge, Gauges, GaugesAt, Histogram};
-use Source::{OfAgent, OfFullTask, OfServer, OfStore, OfTask};
+use Source::{OfAgent, OfFullTask, OfPattern, OfServer, OfStore, OfTask};
+
+/// What a task of a pattern shows. There may be many, so each has at most 8 series, and those of the
+/// first three only in trouble.
+pub(super) const OF_PATTERNS: [&str; 11] = [
+    "lockwatch_task_problem_seconds",
+    "lockwatch_task_event_age_seconds",
+    "lockwatch_task_split_holder",
+    "lockwatch_task_clear",
+    "lockwatch_task_state_rank",
+    "lockwatch_lock_held",
+    "lockwatch_lock_holder",
+    "lockwatch_lock_held_seconds",
+    "lockwatch_lock_ttl_seconds",
+    "lockwatch_lock_acquisitions_total",
+    "lockwatch_lock_expired_total",
+];
 
 /// Stands for the labels that the configuration gives a task.
 const OWN_LABELS: &str = "(the configured labels)";
@@ -358,6 +374,17 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_store_event_age_seconds",
         help: "An event of this store not long ago, and how long ago it was.",
         source: OfStore(GaugesAt(&["problem", "severity"], problems::redis_events)) },
+
+    Metric { name: "lockwatch_pattern_keys",
+        help: "Keys that match and are watched, each as a task.",
+        source: OfPattern(Gauge(|p| Some(Count(p.keys)))) },
+    Metric { name: "lockwatch_pattern_left_out",
+        help: "Keys that match and are not watched: more than max_keys, or too long; absent before \
+            the first scan met any.",
+        source: OfPattern(Gauge(|p| p.left_out.map(Count))) },
+    Metric { name: "lockwatch_pattern_scan_timestamp_seconds",
+        help: "When the newest complete scan ended, agent's clock; absent before the first.",
+        source: OfPattern(Gauge(|p| p.scanned_at.map(|at| SignedMs(at.0)))) },
 
     Metric { name: "lockwatch_task_clear",
         help: "1 while there is fresh evidence against every critical problem of the task; else \

@@ -26,7 +26,7 @@ pub(super) fn published(at: u64) -> Published {
     let snapshot =
         Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), stores: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
-    Published { snapshot, wall, made: Instant::now() }
+    Published { snapshot, wall, made: Instant::now(), patterns: std::sync::Arc::default() }
 }
 
 /// The rule of this name.

@@ -164,7 +164,7 @@ fn write_after(html: &mut String, published: &Published, matching: usize) {
          healthy, because neither <code>progress</code> nor <code>claims</code> are configured \
          for it.</p>",
     );
-    stores::write(html, &published.snapshot.stores);
+    stores::write(html, published);
     html.push_str("</main>");
 }
 

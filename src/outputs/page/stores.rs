@@ -9,6 +9,9 @@ use lockwatch_judge::snapshot::{NodeView, StoreView};
 
 use super::html::Text;
 use crate::outputs::cause::message;
+use crate::outputs::describe::pattern;
+use crate::outputs::json;
+use crate::published::Published;
 use crate::text::identity::escape;
 
 const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
@@ -21,7 +24,23 @@ enum Mark {
     NotKnown,
 }
 
-pub(in crate::outputs) fn write(html: &mut String, stores: &[Arc<StoreView>]) {
+pub(in crate::outputs) fn write(html: &mut String, published: &Published) {
+    write_stores(html, &published.snapshot.stores);
+    if published.patterns.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<section aria-labelledby=\"patterns\"><h2 id=\"patterns\">Patterns</h2><dl class=\"facts\">",
+    );
+    for view in &*published.patterns {
+        let (name, text) = (escape(view.name.as_bytes()), pattern(&json::pattern(view)));
+        // Writing to a `String` cannot fail.
+        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", Text(&name), Text(&text));
+    }
+    html.push_str("</dl></section>");
+}
+
+fn write_stores(html: &mut String, stores: &[Arc<StoreView>]) {
     html.push_str(
         "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
          <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",

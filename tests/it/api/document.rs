@@ -204,6 +204,10 @@ impl Stage {
         until("a witness", &mut |view| {
             view.task("till")["witnesses"].pointer("/0/holders/0").is_some()
         });
+        until("a pattern that was scanned for, and one that cannot be", &mut |view| {
+            let patterns = &view.json["patterns"];
+            patterns[0]["scanned_at"].is_string() && patterns[1]["trouble"].is_string()
+        });
         until("members that are executed", &mut |view| {
             view.task("delayed")["queue"]["executing"] == json!(2)
         });
@@ -322,6 +326,8 @@ tasks:
   - {{name: pending, redis: main, lock: {{key: "pending:lock"}}, wanted: always, grace: 10m}}
   - {{name: unwanted, redis: main, lock: {{key: "unwanted:lock"}}, wanted: never, wind_down: 1s}}
   - {{name: split, redis: main, lock: {{key: "split:lock"}}}}
+  - {{name: reports, redis: main, lock: {{match: "report:lock:*"}}}}
+  - {{name: lost, redis: gone, lock: {{match: "lost:lock:*"}}}}
   - name: unknown
     redis: main
     lock: {{key: "unknown:lock"}}

@@ -93,7 +93,7 @@ impl World {
     pub(super) fn published(&mut self) -> Arc<Published> {
         let wall = AgentWall(self.server_time().0);
         let snapshot = self.state.snapshot(self.received());
-        Arc::new(Published { snapshot, wall, made: Instant::now() })
+        Arc::new(Published { snapshot, wall, made: Instant::now(), patterns: Arc::default() })
     }
 
     /// When the newest replies came.

@@ -116,9 +116,9 @@ pub trait Library: Sync {
         false
     }
 
-    /// The key with this role beside a lock.
-    fn companion(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
-        None
+    /// Whether the library keeps a key of this name for a lock, so that it is no lock itself.
+    fn is_companion(&self, _key: &[u8]) -> bool {
+        false
     }
 
     /// The possible names of the lock whose name is written as `inner` in the keys beside it.

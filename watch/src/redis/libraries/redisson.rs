@@ -149,6 +149,10 @@ impl Library for Redisson {
         !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
     }
 
+    fn is_companion(&self, key: &[u8]) -> bool {
+        named_for(key).is_some()
+    }
+
     /// Redisson adds braces if the lock's name has none.
     fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
         let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
@@ -317,22 +321,27 @@ fn hash(seen: &ScannedKey) -> Option<Guess> {
     }
 }
 
-/// Recognises the keys beside locks.
+/// Recognises the keys that are kept for locks: by their names, and by their types.
 fn companion(seen: &ScannedKey) -> Option<Guess> {
-    let key = seen.key.as_slice();
-    let (role, inner) = match &seen.content {
-        Content::List => (Role::Queue, after(QUEUE, key)?),
-        Content::Sorted { .. } => (Role::Timeouts, after(TIMEOUTS, key)?),
-        Content::Text { .. } => match (after(TOKEN, key), after(LATCH, key)) {
-            (Some(inner), _) => (Role::Token, inner),
-            (None, Some(rest)) => {
-                (Role::Latch, split_last(rest).filter(|(_, id)| id.len() == 32)?.0)
-            }
-            (None, None) => (Role::Reader, read_by(key)?),
-        },
-        _ => return None,
+    let (role, inner) = named_for(&seen.key)?;
+    let has_its_type = match role {
+        Role::Queue => matches!(seen.content, Content::List),
+        Role::Timeouts => matches!(seen.content, Content::Sorted { .. }),
+        Role::Token | Role::Latch | Role::Reader => matches!(seen.content, Content::Text { .. }),
     };
-    Some(Guess::Companion(NAME, role, Redisson.locks_of(inner)))
+    has_its_type.then(|| Guess::Companion(NAME, role, Redisson.locks_of(inner)))
+}
+
+/// What a key of this name is kept for, and the lock's name in it.
+fn named_for(key: &[u8]) -> Option<(Role, &[u8])> {
+    const PREFIXES: [(Role, &[u8]); 3] =
+        [(Role::Queue, QUEUE), (Role::Timeouts, TIMEOUTS), (Role::Token, TOKEN)];
+    let prefixed = PREFIXES.iter().find_map(|(role, prefix)| Some((*role, after(prefix, key)?)));
+    let latch = || {
+        let (inner, id) = split_last(after(LATCH, key)?)?;
+        (id.len() == 32).then_some((Role::Latch, inner))
+    };
+    prefixed.or_else(latch).or_else(|| Some((Role::Reader, read_by(key)?)))
 }
 
 /// The permits of an `RPermitExpirableSemaphore` that are in use.
@@ -496,6 +505,23 @@ mod tests {
         assert_eq!(prefixed(b"redisson_lock_queue", b"job"), b"redisson_lock_queue:{job}");
         assert_eq!(prefixed(b"redisson_lock_queue", b"{a}job"), b"redisson_lock_queue:{a}job");
         assert_eq!(braced(b"x{"), b"x{");
+    }
+
+    #[test]
+    fn keys_that_are_kept_for_locks_are_known_by_name() {
+        for key in [
+            "redisson_lock_queue:{job}",
+            "redisson_lock_timeout:{job}",
+            "redisson_lock_token:{job}",
+            &alloc::format!("redisson_unlock_latch:{{job}}:{}", "0a".repeat(16)),
+            &alloc::format!("{{job}}:{A}:1:rwlock_timeout:1"),
+        ] {
+            assert!(Redisson.is_companion(key.as_bytes()), "{key}");
+        }
+        for key in ["job", "{job}:timeout", "redisson_lock_queue", "redisson_unlock_latch:{job}:1"]
+        {
+            assert!(!Redisson.is_companion(key.as_bytes()), "{key}");
+        }
     }
 
     #[test]

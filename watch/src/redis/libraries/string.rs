@@ -28,6 +28,9 @@ const LAST_BYTE: &str = "511";
 
 pub(super) const NAME: &str = "string";
 
+/// The lists by which python-redis-lock wakes those that wait for a lock: `lock-signal:<name>`.
+const SIGNAL: &[u8] = b"lock-signal:";
+
 pub(super) struct Token;
 
 /// Decodes a string that names one holder. GETRANGE answers an absent key and an empty value alike.
@@ -70,6 +73,10 @@ impl Library for Token {
 
     fn value(&self, key: &[u8]) -> Ask {
         Ask::new(Class::Holders, command!("GETRANGE", key, "0", LAST_BYTE))
+    }
+
+    fn is_companion(&self, key: &[u8]) -> bool {
+        key.starts_with(SIGNAL)
     }
 
     fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value {
