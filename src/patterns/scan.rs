@@ -114,30 +114,41 @@ impl Scan {
     ) -> Result<Result<(), (HostPort, Failure)>, Gone> {
         self.connections.retain(|at, _| masters.contains(at));
         for at in masters {
-            if let Err(failure) = self.connect(at).await {
+            if let Err(failure) = self.server(pattern, glob, at).await? {
                 return Ok(Err((at.clone(), failure)));
             }
-            let mut cursor = b"0".to_vec();
-            loop {
-                let Some(connection) = self.connections.get(at) else { break };
-                self.pace.wait().await;
-                let (began, count) = (Instant::now(), self.pace.page());
-                let page = scan_page(connection, &cursor, Some(glob), count).await;
-                let (next, keys) = match page {
-                    Ok(page) => page,
-                    Err(failure) => return Ok(Err((at.clone(), failure))),
-                };
-                // Keys that do not match cost the server as much as others.
-                self.pace
-                    .spent(began, keys.len().max(usize::try_from(count).unwrap_or(usize::MAX)));
-                if !keys.is_empty() {
-                    self.report(pattern, News::Keys(keys)).await?;
-                }
-                if next == b"0" {
-                    break;
-                }
-                cursor = next;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Goes through all keys of one server.
+    async fn server(
+        &mut self,
+        pattern: usize,
+        glob: &[u8],
+        at: &HostPort,
+    ) -> Result<Result<(), Failure>, Gone> {
+        if let Err(failure) = self.connect(at).await {
+            return Ok(Err(failure));
+        }
+        let mut cursor = b"0".to_vec();
+        while let Some(connection) = self.connections.get(at) {
+            self.pace.wait().await;
+            let (began, count) = (Instant::now(), self.pace.page());
+            let page = scan_page(connection, &cursor, Some(glob), count).await;
+            let (next, keys) = match page {
+                Ok(page) => page,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            // Keys that do not match cost the server as much as others.
+            self.pace.spent(began, keys.len().max(usize::try_from(count).unwrap_or(usize::MAX)));
+            if !keys.is_empty() {
+                self.report(pattern, News::Keys(keys)).await?;
             }
+            if next == b"0" {
+                break;
+            }
+            cursor = next;
         }
         Ok(Ok(()))
     }
