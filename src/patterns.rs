@@ -87,7 +87,7 @@ impl Patterns {
             .filter_map(|roster| Some((store(&self.stores, &roster.pattern)?, roster)))
             .collect();
         let roster = |pattern: &Arc<Pattern>| {
-            let tasks = config.tasks.iter().filter(|task| task.store == pattern.store());
+            let tasks = config.tasks.iter().filter(|task| task.is_on(pattern.store()));
             let own = reserved(tasks);
             let is_it = |(name, roster): &(Arc<str>, Roster)| {
                 Some(name) == store(&stores, pattern).as_ref()
