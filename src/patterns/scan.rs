@@ -25,6 +25,11 @@ pub const KEYS_PER_SECOND: u32 = 10_000;
 const PAGE_MAX: u32 = 200;
 /// From the beginning of one round over all patterns to that of the next one, at least.
 const ROUND: Duration = Duration::from_secs(5);
+/// After a round, the scan rests for so many times as long as the round took: with many keys it would
+/// cost as much as reading them does.
+const REST: u32 = 9;
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_secs(30);
 /// Pause before it is looked again which servers there are.
 const UNKNOWN_YET: Duration = Duration::from_millis(200);
 
@@ -69,7 +74,9 @@ pub(super) async fn run(job: Job, snapshots: Snapshots, reports: mpsc::Sender<Re
         if scan.round().await.is_err() {
             return;
         }
-        sleep_until(began + ROUND).await;
+        let ended = Instant::now();
+        let rest = (ended - began).saturating_mul(REST).min(REST_MAX);
+        sleep_until((began + ROUND).max(ended + rest)).await;
     }
 }
 
