@@ -1,7 +1,6 @@
 //! Finds locks that are subscriptions to a channel: portalocker's `RedisLock`, which has no key.
 
 use lockwatch_watch::command;
-use lockwatch_watch::redis::accept::info_field;
 use lockwatch_watch::redis::libraries::shape::ends_as_a_lock;
 use lockwatch_watch::redis::reply::Reply;
 
@@ -36,12 +35,6 @@ pub(super) async fn look(
     named.sort_unstable();
     named.truncate(PROPOSED_MAX);
     Ok(named.into_iter().map(relative).collect())
-}
-
-/// The number of channels that somebody listens to, by the server's `INFO stats`.
-pub(super) fn count(stats: &Reply) -> Option<u64> {
-    let count = info_field(stats.as_bytes()?, "pubsub_channels")?;
-    std::str::from_utf8(count).ok()?.parse().ok()
 }
 
 /// Other libraries announce by a channel that a lock was released, whose key is there then.

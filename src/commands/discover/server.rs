@@ -8,7 +8,6 @@ use lockwatch_watch::command;
 use lockwatch_watch::redis::accept::{databases, info_field};
 use lockwatch_watch::redis::reply::Reply;
 
-use super::channels;
 use crate::commands::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
 use crate::io::{Connection, Failure};
@@ -59,7 +58,7 @@ impl Server {
             master: master.map(|(host, port)| format!("{host}:{port}")),
             in_cluster: field(cluster, "cluster_enabled").as_deref() == Some("1"),
             keys: size.as_int().and_then(|keys| u64::try_from(keys).ok()),
-            channels: channels::count(stats),
+            channels: field(stats, "pubsub_channels").and_then(|count| count.parse().ok()),
             databases: databases(keyspace.as_bytes().unwrap_or_default()),
             ..Server::silent(connection, at)
         })

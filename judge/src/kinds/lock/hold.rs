@@ -92,7 +92,7 @@ impl Hold {
         self.last_seen.since_ms(self.continuity.whole_since) >= settle_ms
     }
 
-    /// Whether its holder's id tells it from others.
+    /// Whether its holder's id distinguishes it from others.
     pub(super) fn is_identified(&self) -> bool {
         self.held.holders.iter().any(Holder::is_identified)
     }

@@ -198,9 +198,9 @@ fn a_hold_of_nobody_ends_when_its_deadline_had_passed_before_the_next_was_writte
         shows_until(&mut lock, 3_400, Some((holder, 3_500)), 0, Delta::default());
         shows_until(&mut lock, 4_000, Some((holder, until)), 0, Delta::default())
     };
-    let anew = second_until(Some(3_000), "", 6_900);
-    assert!(anew.began && anew.broke.is_none(), "{anew:?}");
-    assert_eq!(anew.ended.map(|ended| ended.reason), Some(End::Expired));
+    let second = second_until(Some(3_000), "", 6_900);
+    assert!(second.began && second.broke.is_none(), "{second:?}");
+    assert_eq!(second.ended.map(|ended| ended.reason), Some(End::Expired));
     for (lease_ms, holder, until) in [
         // Written before the old deadline.
         (Some(3_000), "", 6_450),
