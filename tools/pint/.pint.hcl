@@ -56,7 +56,7 @@ rule {
 
 rule {
   match {
-    name = "task:lockwatch_task_run_due:.*|LockwatchTaskOverdue"
+    name = "task:lockwatch_task_run_.*:.*|LockwatchTaskOverdue"
   }
   # A period lasts for minutes at least: which agents answer may be an evaluation late. The pages would have more than 20 rules.
   disable = ["rule/dependency"]

@@ -256,6 +256,10 @@ impl LockTask {
             let seen = batch.seen().server_of(hold.last_seen);
             self.last = Some(Arc::new(LastHold { holders: shared.hosts.name(parties), seen }));
             self.handover.ended(ended, across_blind, shared.wanted());
+            if self.runs.is_some() {
+                // Between two runs nobody has to take over.
+                self.handover.outage.forget();
+            }
         }
         if let Some(broke) = observed.broke {
             self.handover.broke(shared, broke, across_blind, log);

@@ -72,6 +72,9 @@ const OF_SEVERAL_SERVERS: &[&str] = &[
 /// Prefixes of the metrics of turns and queues. The scenario has none of them.
 const OF_OTHER_KINDS: &[&str] = &["lockwatch_turn_", "lockwatch_queue_"];
 
+/// Prefixes of the metrics of periodic tasks. The scenario has one.
+const OF_RUNS: &[&str] = &["lockwatch_task_run_", "lockwatch_task_last_run_"];
+
 /// Prometheus' answer to one query.
 struct Answer {
     query: Query,
@@ -379,6 +382,7 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
             label if OF_SITES.contains(&label) => 0,
             "runbooks" => 1,
             "job" => 1,
+            "task" => 3,
             "store" if board.uid() == "lockwatch-task" => 1,
             _ => 2,
         };
@@ -413,7 +417,10 @@ async fn ask(
 /// The expression as Grafana would send it. Variables with multiple values become patterns.
 fn replaced(expr: &str) -> String {
     let expr = expr.replace("$__rate_interval", "5s").replace("$__range", "5m");
-    let expr = expr.replace("=~\"$job\"", "=~\"lockwatch\"").replace("=\"$task\"", "=\"outbound\"");
+    let expr = expr.replace("=~\"$job\"", "=~\"lockwatch\"");
+    let is_of_runs = OF_RUNS.iter().any(|name| expr.contains(name));
+    let task = if is_of_runs { "=\"nightly\"" } else { "=\"outbound\"" };
+    let expr = expr.replace("=\"$task\"", task);
     let expr = expr.replace("=\"$store\"", "=\"main\"");
     let expr = ["task", "store", "instance"]
         .into_iter()

@@ -86,6 +86,7 @@ impl OfKind {
                 | OfKind::LeftBehind
                 | OfKind::Dead
                 | OfKind::RunSplit
+                | OfKind::PausedRun
         )
     }
 

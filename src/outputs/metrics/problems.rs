@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, of_task};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
+use lockwatch_judge::spec::RunsSpec;
 
 use super::labels::{HOLDER_SERIES_MAX, is_own_label};
 use super::reading::{Emit, Number, When};
@@ -77,11 +78,18 @@ pub(super) fn split_holders(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     }
 }
 
-/// Whose hold ended last, while there is a problem.
+/// Whose hold ended last, while there is a problem, or soon will be: rules may find first that a run
+/// is late.
 pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     let Some(last) = task.lock().and_then(|lock| lock.last.as_ref()) else { return };
     let Problems { findings, events, .. } = of_task(task, when.at, when.unscraped);
-    if events.is_empty() && !findings.iter().any(|(_, finding)| finding.is_positive()) {
+    let is_late =
+        |spec: &RunsSpec| task.periodic().is_some_and(|runs| runs.late_ms > spec.late_after_ms / 2);
+    let is_positive = |(_, finding): &(Problem, Finding)| finding.is_positive();
+    let is_shown = !events.is_empty()
+        || findings.iter().any(is_positive)
+        || task.spec.runs().is_some_and(is_late);
+    if !is_shown {
         return;
     }
     let mut seen = HashSet::new();

@@ -13,7 +13,8 @@ const AT_LEAST: Duration = Duration::from_secs(8);
 const LEASE: Duration = Duration::from_secs(60);
 
 pub(super) fn all() -> Vec<Scenario> {
-    let periodic = |name, says, play| Scenario::new(name, says, play).task(|task| task.periodic());
+    let periodic =
+        |name, says, play| Scenario::new(name, says, play).task(|task| task.periodic().pausable());
     vec![
         periodic("periodic-stops", "a periodic job stops: overdue, until it runs again", |scene| {
             Box::pin(stops(scene))
@@ -37,7 +38,17 @@ async fn stops(scene: Scene) -> anyhow::Result<()> {
     let overdue = task.expect("LockwatchTaskOverdue", began + EVERY + LATE_AFTER)?;
     scene.until_sent(&overdue).await?;
     let mended = begin(&task, "web-1").await?;
-    scene.mended(&overdue, mended, Duration::ZERO).await
+    let goes_on = async {
+        tokio::time::sleep(WORK).await;
+        end(&task).await?;
+        for host in ["web-2", "web-1", "web-2"] {
+            tokio::time::sleep(EVERY.saturating_sub(WORK)).await;
+            run(&task, host, WORK).await?;
+        }
+        rest(&task).await
+    };
+    let (resolved, ran) = tokio::join!(scene.mended(&overdue, mended, Duration::ZERO), goes_on);
+    resolved.and(ran)
 }
 
 async fn runs(scene: Scene) -> anyhow::Result<()> {
@@ -56,15 +67,24 @@ async fn runs(scene: Scene) -> anyhow::Result<()> {
     for host in ["web-1", "web-2"] {
         run(&task, host, EVERY).await?;
     }
-    begin(&task, "web-1").await.map(drop)
+    rest(&task).await
+}
+
+/// What runs no more when the scenario is over is no news.
+async fn rest(task: &Task) -> anyhow::Result<()> {
+    task.pause(Duration::from_secs(600)).await.map(drop)
 }
 
 /// A whole run; returns when it began.
 async fn run(task: &Task, host: &str, work: Duration) -> anyhow::Result<Instant> {
     let began = begin(task, host).await?;
     tokio::time::sleep(work).await;
-    task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
+    end(task).await?;
     Ok(began)
+}
+
+async fn end(task: &Task) -> anyhow::Result<Instant> {
+    task.command(redis::cmd("DEL").arg(task.plan.lock())).await
 }
 
 /// Takes the lock, as a run does on this host.
