@@ -3,7 +3,7 @@
 #
 # A RedissonRedLock is made of one RLock for each independent server, so of one RedissonClient each,
 # and each client has a random id. The lock's hash therefore has another field on every server, while
-# other implementations of the algorithm write one value everywhere. Whoever compares the servers by
+# other implementations of the algorithm write one value everywhere. Code that compares the servers by
 # value, as one does for those, finds no majority for a lock that is held on all of them. Only the
 # part behind the colon, the thread's number, is the same, and that is not unique among JVMs.
 #

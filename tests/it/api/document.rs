@@ -318,6 +318,7 @@ tasks:
     max_hold: 12h
     labels: {{team: logistics}}
   - {{name: relay, redis: main, lock: {{key: "relay:lock"}}, wanted: always, settle: 500ms}}
+  - {{name: shared, redis: main, lock: {{key: "shared:lock", stores: [main, gone], mode: any}}}}
   - name: stalled
     redis: main
     lock: {{key: "stalled:lock"}}
