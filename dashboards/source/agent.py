@@ -12,6 +12,7 @@ STORE = f'{AGENT}, store=~"$store"'
 PROBLEMS = f'{SITE}, store=~"$store", task=""'
 ALERTS = f'{SITE}, store=~"$store|", task=""'
 OF_STORE = "{{store}} by {{instance}}" + house.AT_SITE
+OF_PATTERN = "{{pattern}} at {{store}} by {{instance}}" + house.AT_SITE
 OF_SERVER = "{{store}} at {{server}} by {{instance}}" + house.AT_SITE
 
 
@@ -279,6 +280,7 @@ def sampling():
     batches = rate("lockwatch_store_sample_duration_seconds_count", STORE)
     hints = rate("lockwatch_store_hints_total", STORE)
     listening = increase("lockwatch_store_wake_up_reconnects_total", STORE)
+    scanned = series("lockwatch_pattern_scan_timestamp_seconds", STORE)
     return [
         graph(
             "Duration of a batch",
@@ -322,6 +324,21 @@ def sampling():
             " many tasks for the interval.",
             query(rate("lockwatch_store_skipped_ticks_total", STORE), OF_STORE),
             unit=units.CountsPerSecond,
+        ),
+        graph(
+            "Locks of patterns",
+            "Keys that match each pattern and are watched, and those that are left out because there"
+            " are more than its max_keys.",
+            query(series("lockwatch_pattern_keys", STORE), OF_PATTERN),
+            query(series("lockwatch_pattern_left_out", STORE), f"left out: {OF_PATTERN}"),
+            unit=units.Short,
+        ),
+        graph(
+            "Age of the scan for patterns",
+            "Time since the newest complete search for keys that match. A new lock is seen after the"
+            " next one.",
+            query(f"time() - {scanned}", OF_PATTERN),
+            unit=units.Seconds,
         ),
         timeline(
             "Wake-ups",

@@ -69,8 +69,8 @@ const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_store_uncovered_slots",
 ];
 
-/// Prefixes of the metrics of turns and queues. The scenario has none of them.
-const OF_OTHER_KINDS: &[&str] = &["lockwatch_turn_", "lockwatch_queue_"];
+/// Prefixes of the metrics of turns, queues and patterns. The scenario has none of them.
+const OF_OTHER_KINDS: &[&str] = &["lockwatch_turn_", "lockwatch_queue_", "lockwatch_pattern_"];
 
 /// Prefixes of the metrics of periodic tasks. The scenario has one.
 const OF_RUNS: &[&str] = &["lockwatch_task_run_", "lockwatch_task_last_run_"];
