@@ -1,6 +1,8 @@
 //! What discover prints of each lock library's keys is what `libraries.yml` says, and so is
 //! docs/libraries.md.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -272,14 +274,17 @@ fn what_it_proposes_is_right_when_pasted() {
         assert!(text.contains(layout), "{layout}\n{text}");
     }
     assert!(names.len() >= 60, "{names:?}");
-    let all_are = |held: f64| {
-        agent.until(PATIENCE, "all of one state", |page| {
-            names.iter().all(|name| page.of(name, "lock_held") == Some(held))
-        })
-    };
-    all_are(1.0);
+    // The first lease may be over before the last lock is read.
+    let was_held = RefCell::new(BTreeSet::new());
+    agent.until(PATIENCE, "each was held", |page| {
+        let held = names.iter().copied().filter(|name| page.of(name, "lock_held") == Some(1.0));
+        was_held.borrow_mut().extend(held);
+        was_held.borrow().len() == names.len()
+    });
     server.cli(&["flushall"]);
-    all_are(0.0);
+    agent.until(PATIENCE, "all are free", |page| {
+        names.iter().all(|name| page.of(name, "lock_held") == Some(0.0))
+    });
 }
 
 /// A subscription is no key, and only its name says that it may be a lock.
