@@ -112,6 +112,14 @@ named! {
     }
 }
 
+impl Unknown {
+    /// Whether the key is there, and is not what the configuration says it is.
+    pub fn is_about_the_key(self) -> bool {
+        use Unknown::{FarInstant, Layout, TooLarge, ValuePath, WrongType};
+        matches!(self, WrongType | Layout | ValuePath | FarInstant | TooLarge)
+    }
+}
+
 /// The parts of one task read in one sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]

@@ -230,8 +230,8 @@ pub struct TaskSpec {
     /// Whether to show more metrics of it than the lean set, for display only. Not recorded.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub full_metrics: bool,
-    /// The pattern that its key was found by, for display only. Not recorded.
-    #[cfg_attr(feature = "serde", serde(skip))]
+    /// The pattern that its key was found by.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub pattern: Option<Arc<str>>,
 }
 

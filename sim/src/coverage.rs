@@ -18,8 +18,8 @@ use kinds::OfKind;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, every announced address is allowed, nobody speaks TLS, no value has a
-/// path, and the connections are configured right.
-const IMPOSSIBLE: [Unknown; 23] = [
+/// path, no lock stands on several stores, and the connections are configured right.
+const IMPOSSIBLE: [Unknown; 24] = [
     Unknown::NeedlessPassword,
     Unknown::Protected,
     Unknown::Database,
@@ -38,6 +38,7 @@ const IMPOSSIBLE: [Unknown; 23] = [
     Unknown::TlsClient,
     Unknown::TlsFiles,
     Unknown::ValuePath,
+    Unknown::FewStores,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,

@@ -135,7 +135,11 @@ fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
         true => View::One(Box::new(serde_json::from_str(&body).map_err(harmless)?)),
     };
     let level = match &view {
-        View::All(answer) => judge::worst(&answer.tasks, &answer.stores),
+        View::All(answer) => {
+            let of_patterns = answer.patterns.iter().map(judge::of_pattern).max();
+            let worst = judge::worst(&answer.tasks, &answer.stores);
+            worst.max(of_patterns.unwrap_or(Level::Ok))
+        }
         View::One(answer) => judge::worst([&answer.task], &[]),
     };
     Ok(Look { body, view, level })
@@ -164,11 +168,12 @@ fn printed(options: &StatusOptions, look: &Look) -> String {
         return safe_json(look.body.trim_end()).into_owned() + "\n";
     }
     if options.plugin {
-        let (tasks, stores) = match &look.view {
-            View::All(answer) => (&answer.tasks[..], &answer.stores[..]),
-            View::One(answer) => (std::slice::from_ref(&answer.task), &[][..]),
+        let (tasks, stores, patterns) = match &look.view {
+            View::All(answer) => (&answer.tasks[..], &answer.stores[..], &answer.patterns[..]),
+            View::One(answer) => (std::slice::from_ref(&answer.task), &[][..], &[][..]),
         };
-        return plugin::render(tasks, stores, table::oldest(tasks)).join("\n") + "\n";
+        let lines = plugin::render(tasks, stores, patterns, table::oldest(tasks));
+        return lines.join("\n") + "\n";
     }
     let terminal = Terminal { lines: None, ..Terminal::now() };
     lines(options, look, &terminal).join("\n") + "\n"

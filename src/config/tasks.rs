@@ -153,6 +153,10 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             full_metrics: full_metrics?,
             ..TaskSpec::of(&spec_name?, found?.own, guarded?)
         };
+        // Their order means nothing, and shall change neither label nor state.
+        if let Some(stores) = spec.lock_mut().and_then(|lock| lock.stores.as_mut()) {
+            stores.all.sort_unstable();
+        }
         for (limit, ms) in limits {
             ms?.map(|ms| limit.set(&mut spec, ms));
         }

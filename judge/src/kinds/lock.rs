@@ -115,7 +115,7 @@ impl LockTask {
         let origin = Arc::new(Origin {
             node: shared.store.clone(),
             clock_steps: 0,
-            generation: None,
+            generation: Some(Arc::clone(&count.generation)),
             histories: Arc::default(),
             offset: None,
             authority: Authority::ALONE,

@@ -367,6 +367,10 @@ fn down(view: &TaskView, at: Mono) -> Finding {
 
 fn blind(view: &TaskView, at: Mono) -> Finding {
     let (grounds, limit_ms) = (&view.grounds, view.spec.blind_after_ms);
+    // A glob matches keys that are no locks, too.
+    if view.spec.pattern.is_some() && view.unknown.is_some_and(|why| why.is_about_the_key()) {
+        return Finding::Negative;
+    }
     // A hold that has not settled ends no blindness of the switches.
     let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable())
         || view.wanted == Wanted::Unknown;

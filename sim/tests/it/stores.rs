@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockwatch_judge::event::{End, Event, EventKind};
-use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
+use lockwatch_judge::event::{End, Event, EventKind, SplitKind};
+use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::problems::{Finding, Problem, Severity, of_store, of_task};
 use lockwatch_judge::reading::{
     Deadline, Extras, Held, Holder, LockReading, Mode, Parts, TaskReading, Unknown,
@@ -31,6 +31,7 @@ struct Server {
     is_down: bool,
     /// It was the lock's key once, and is something else now.
     is_foreign: bool,
+    flushes: u64,
 }
 
 struct World {
@@ -79,6 +80,11 @@ impl World {
     fn deletes(&mut self, stores: &[usize]) -> &mut World {
         stores.iter().for_each(|store| self.servers[store - 1].lock = None);
         self
+    }
+
+    fn flushes(&mut self, stores: &[usize]) -> &mut World {
+        stores.iter().for_each(|store| self.servers[store - 1].flushes += 1);
+        self.deletes(stores)
     }
 
     fn down(&mut self, stores: &[usize], is_down: bool) -> &mut World {
@@ -136,7 +142,10 @@ impl World {
                 deadline: end.map_or(Deadline::Never, |end| Deadline::At(clock(end))),
             }),
         };
+        let flushes = server.flushes;
+        let generation = Some(Generation { flushes, ..Generation::default() });
         let attestation = Attestation::master(clock(self.now + late_ms), clock(self.now + 5));
+        let attestation = Attestation { generation, ..attestation };
         let reading = TaskReading::of_lock(lock, Extras::default(), Parts::default());
         let outcome = match server.is_down {
             true => Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Connect },
@@ -438,9 +447,9 @@ fn with_any_two_that_both_renew_are_a_split() {
     let mut world = World::new(Agreement::Any, 2);
     world.passes(2_000).sets("A", &[1], 20_000).passes(4_000).sets("B", &[2], 20_000).passes(3_000);
     assert_eq!(world.view().verdict, Verdict::Running);
-    world.sets("A", &[1], 20_000).passes(4_000);
+    world.sets("A", &[1], 20_000).sets("B", &[2], 20_000).passes(4_000);
     assert_eq!(world.view().verdict, Verdict::Running, "once may be a last one");
-    world.sets("A", &[1], 20_000).passes(4_000);
+    world.sets("A", &[1], 20_000).sets("B", &[2], 20_000).passes(4_000);
     assert_eq!(world.view().verdict, Verdict::Split);
     assert_eq!(world.problems(), [Problem::Split]);
     let splits = world.view().splits;
@@ -460,4 +469,77 @@ fn with_any_a_leftover_found_at_the_start_is_no_holder() {
     }
     assert_eq!(world.seen().split(' ').take(2).collect::<Vec<_>>(), ["running", "new"]);
     assert_eq!(world.problems(), []);
+}
+
+/// A client that gave up on a store may have taken the lock there all the same, once that store
+/// answers again. Nobody renews it.
+#[test]
+fn with_any_a_late_leftover_is_no_second_holder() {
+    let mut world = World::new(Agreement::Any, 3);
+    world.passes(2_000).sets("D", &[2], 10_000).passes(2_000).sets("C", &[1], 30_000);
+    for _ in 0..12 {
+        world.sets("D", &[2], 10_000).passes(2_000);
+        assert_eq!(world.problems(), []);
+    }
+    assert_eq!(world.seen().split(' ').take(2).collect::<Vec<_>>(), ["running", "D"]);
+    assert_eq!(world.view().totals.splits.iter().sum::<u64>(), 0);
+}
+
+/// What was renewed next to one holder was not renewed next to another.
+#[test]
+fn with_any_each_pair_of_holders_is_judged_by_itself() {
+    let mut world = World::new(Agreement::Any, 3);
+    world.passes(2_000).sets("C", &[1], 60_000).passes(2_000);
+    for _ in 0..5 {
+        world.sets("D", &[2], 20_000).passes(2_000);
+    }
+    for _ in 0..5 {
+        world.sets("E", &[3], 20_000).passes(2_000);
+    }
+    assert_eq!(world.seen().split(' ').take(2).collect::<Vec<_>>(), ["running", "E"]);
+    // Without a reading between the end of one and the beginning of the next.
+    let mut other = World::new(Agreement::Any, 2);
+    other.passes(2_000).sets("C", &[1], 60_000).passes(2_000);
+    for _ in 0..5 {
+        other.sets("D", &[2], 20_000).passes(2_000);
+    }
+    for _ in 0..5 {
+        other.sets("E", &[1], 20_000).passes(2_000);
+    }
+    for mut world in [world, other] {
+        assert_eq!(world.view().totals.splits.iter().sum::<u64>(), 0);
+        assert_eq!(world.problems(), []);
+    }
+}
+
+/// A hold is lost together with the data of so many stores that no majority is left; what one store
+/// loses changes nothing, and a release is none.
+#[test]
+fn a_hold_is_lost_with_the_data_of_a_majority() {
+    for flushed in [&[1, 2, 3][..], &[2, 3], &[1, 3]] {
+        let mut world = World::new(Agreement::Quorum, 3);
+        world.passes(2_000).sets("A", &ALL, 60_000).passes(3_000).flushes(flushed).passes(3_000);
+        assert_eq!(world.seen(), "stopped nobody began=1 renewed=0 lost=1", "{flushed:?}");
+        let (at, view) = (Mono(world.now), world.view());
+        let events = of_task(&view, at, None).events;
+        assert!(events.iter().any(|(problem, _)| *problem == Problem::LockLost), "{flushed:?}");
+    }
+    let mut world = World::new(Agreement::Quorum, 3);
+    world.passes(2_000).sets("A", &ALL, 60_000).passes(3_000).flushes(&[2]).passes(30_000);
+    world.sets("A", &[1, 3], 60_000).passes(2_000).deletes(&ALL).passes(3_000);
+    assert_eq!(world.seen(), "stopped nobody began=1 renewed=1 ended_early=1");
+    world.sets("A", &ALL, 5_000).passes(8_000).flushes(&ALL).passes(3_000);
+    assert_eq!(world.seen(), "stopped nobody began=2 renewed=1 expired=1 ended_early=1");
+}
+
+/// Redlock's own hazard: a majority loses its data, and another one takes the lock there.
+#[test]
+fn two_holders_after_a_loss_of_data_are_a_split() {
+    let mut world = World::new(Agreement::Quorum, 3);
+    world.passes(2_000).sets("A", &ALL, 30_000).passes(10_000);
+    world.flushes(&[2, 3]).passes(40).sets("B", &[2, 3], 20_000).passes(4_000);
+    assert_eq!(world.view().verdict, Verdict::Split);
+    assert_eq!(world.view().splits[0].kind, SplitKind::Overlap);
+    world.sets("B", &[2, 3], 20_000).passes(15_000).sets("B", &[2, 3], 20_000).passes(6_000);
+    assert_eq!(world.view().verdict, Verdict::Running, "the first lease is over");
 }

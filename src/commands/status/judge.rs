@@ -2,7 +2,7 @@
 
 use lockwatch_judge::verdict::Verdict;
 
-use crate::api::{Problem, Store, Task};
+use crate::api::{Pattern, Problem, Store, Task};
 use crate::exit::Exit;
 use crate::text::terminal::Style;
 
@@ -97,6 +97,11 @@ pub(super) fn of_problems(problems: &[Problem]) -> Option<Level> {
         _ => Level::Critical,
     };
     problems.iter().map(level).max()
+}
+
+/// What patterns say whose keys cannot be found: tasks may be missing.
+pub(super) fn of_pattern(pattern: &Pattern) -> Level {
+    if pattern.trouble.is_some() { Level::Warning } else { Level::Ok }
 }
 
 /// Whether switches that were on were lost with the data of Redis.

@@ -3,7 +3,7 @@
 
 use super::judge::{self, Level};
 use super::words::{how_long, why};
-use crate::api::{Problem, Seconds, Store, Task};
+use crate::api::{Pattern, Problem, Seconds, Store, Task};
 use crate::text::instants::seconds;
 use crate::text::terminal::cut;
 
@@ -13,7 +13,12 @@ const LINES_MAX: usize = 100;
 const COLUMNS: usize = 200;
 
 /// The lines for these tasks and stores; each line break ends a line of the output.
-pub(super) fn render(tasks: &[Task], stores: &[Store], oldest: Option<Seconds>) -> Vec<String> {
+pub(super) fn render(
+    tasks: &[Task],
+    stores: &[Store],
+    patterns: &[Pattern],
+    oldest: Option<Seconds>,
+) -> Vec<String> {
     let mut parts: Vec<(Level, usize, String)> = tasks
         .iter()
         .map(|task| {
@@ -26,6 +31,12 @@ pub(super) fn render(tasks: &[Task], stores: &[Store], oldest: Option<Seconds>) 
         if level > Level::Ok {
             let alerts = alerts(&store.problems);
             parts.push((level, 0, format!("store {}: {alerts}", store.name)));
+        }
+    }
+    for pattern in patterns {
+        if let Some(trouble) = &pattern.trouble {
+            let said = format!("pattern {}: its keys cannot be found: {trouble}", pattern.name);
+            parts.push((judge::of_pattern(pattern), 0, said));
         }
     }
     parts.sort_by_key(|(level, rank, _)| (std::cmp::Reverse(*level), *rank));
@@ -104,17 +115,26 @@ mod tests {
 
     #[test]
     fn the_first_line_has_the_worst_task_and_the_figures() {
-        let lines = render(&[task(WELL), task(DOWN)], &[], Some(Seconds(440)));
+        let lines = render(&[task(WELL), task(DOWN)], &[], &[], Some(Seconds(440)));
         let expected = [
             r"CRITICAL: 2 tasks: 1 down, 1 running. in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it. | tasks=2;;;0 critical=1;;;0;2 warning=0;;;0;2 unknown=0;;;0;2 oldest_reading=0.4s;;;0",
             r"CRITICAL: in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it.",
             "OK: outbound: running. Held.",
         ];
         assert_eq!(lines, expected);
-        let well = render(&[task(WELL)], &[], None);
+        let well = render(&[task(WELL)], &[], &[], None);
         let figures = "tasks=1;;;0 critical=0;;;0;1 warning=0;;;0;1 unknown=0;;;0;1";
         assert_eq!(well[0], format!("OK: 1 task: 1 running | {figures}"));
-        assert!(render(&[], &[], None)[0].starts_with("UNKNOWN: no tasks | tasks=0"));
+        assert!(render(&[], &[], &[], None)[0].starts_with("UNKNOWN: no tasks | tasks=0"));
+    }
+
+    /// Tasks may be missing, and nothing else says so.
+    #[test]
+    fn a_pattern_whose_keys_cannot_be_found_is_a_warning() {
+        let trouble = Some("SCAN is refused".into());
+        let pattern = Pattern { name: "reports".into(), trouble, ..Pattern::default() };
+        let lines = render(&[task(WELL)], &[], &[pattern], None);
+        assert!(lines[0].starts_with("WARNING: 1 task: 1 running. pattern reports: "), "{lines:?}");
     }
 
     #[test]
@@ -123,7 +143,7 @@ mod tests {
             r#"{"name":"main","problems":[{"alert":"LockwatchStoreUnreachable","severity":"page","seconds":75}]}"#,
         )
         .unwrap();
-        let lines = render(&[task(WELL)], &[store], None);
+        let lines = render(&[task(WELL)], &[store], &[], None);
         let expected =
             "CRITICAL: 1 task: 1 running. store main: LockwatchStoreUnreachable for 1m15s | ";
         assert!(lines[0].starts_with(expected), "{lines:#?}");
@@ -133,7 +153,7 @@ mod tests {
     fn there_are_not_too_many_lines_and_none_is_too_long() {
         let long = DOWN.replace("Nobody", &"Nobody ".repeat(1_000));
         let tasks: Vec<Task> = (0..300).map(|_| task(&long)).collect();
-        let lines = render(&tasks, &[], None);
+        let lines = render(&tasks, &[], &[], None);
         assert_eq!((lines.len(), &*lines[100]), (1 + LINES_MAX, "... and 201 more"));
         assert!(lines.iter().skip(1).all(|line| line.chars().count() <= COLUMNS));
         assert!(lines[0].contains("| tasks=300;;;0 critical=300;"), "{}", lines[0]);

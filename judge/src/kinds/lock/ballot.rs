@@ -19,7 +19,8 @@ use core::cmp::Reverse;
 use super::hold::continues;
 use super::spec::Stores;
 use super::view::StoreShows;
-use crate::evidence::NOISE_MS;
+use crate::evidence::{NOISE_MS, Origin};
+use crate::input::Generation;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
 use crate::spec::{Agreement, StoreIndex};
 use crate::step::Accepted;
@@ -49,6 +50,8 @@ pub(super) struct Ballot {
     held: Option<Arc<Held>>,
     /// All ids of its holders that were seen on any store.
     ids: Vec<Holder>,
+    /// Its flushes are the holds that were lost together with the data of too many stores.
+    generation: Arc<Generation>,
 }
 
 /// What is known of one store.
@@ -59,6 +62,10 @@ struct Vote {
     is_new: bool,
     newest: Result<(), Unknown>,
     read: Option<Read>,
+    /// Where that came from.
+    origin: Option<Arc<Origin>>,
+    /// It lost the present hold together with its data.
+    lost: bool,
 }
 
 /// An accepted reading of one store.
@@ -82,7 +89,9 @@ struct Shown {
     since: Option<Mono>,
     /// Its deadline has moved forward.
     has_moved: bool,
-    /// How often it did while another store showed another holder.
+    /// The other holders that other stores showed with it.
+    rivals: Vec<Arc<Held>>,
+    /// How often its deadline moved forward next to exactly these.
     moves_as_rival: u8,
 }
 
@@ -94,6 +103,7 @@ pub(super) struct Count {
     /// The same on the common clock.
     pub(super) clock: ServerTime,
     pub(super) interval_ms: u64,
+    pub(super) generation: Arc<Generation>,
     pub(super) lock: LockReading,
 }
 
@@ -104,6 +114,8 @@ impl Ballot {
             is_new: false,
             newest: Err(Unknown::NotReadYet),
             read: None,
+            origin: None,
+            lost: false,
         };
         Ballot {
             mode: stores.mode,
@@ -114,6 +126,7 @@ impl Ballot {
             newest: Mono(0),
             held: None,
             ids: Vec::new(),
+            generation: Arc::default(),
         }
     }
 
@@ -129,7 +142,7 @@ impl Ballot {
         let clock_ms = *self.clock_ms.get_or_insert(ahead_ms - batch.attestation.clock_offset_ms);
         self.interval_ms = self.interval_ms.max(batch.interval_ms);
         self.newest = self.newest.max(batch.sent);
-        let has_rival = self.has_rival(batch.store, lock, batch.sent);
+        let rivals = self.rivals(batch.store, lock, batch.sent);
         let vote = self.votes.iter_mut().find(|vote| vote.store == batch.store)?;
         let held = match lock {
             LockReading::Held(held) => Ok(Some(held)),
@@ -137,14 +150,24 @@ impl Ballot {
             LockReading::Unknown(why) => Err(*why),
         };
         vote.newest = held.map(|_| ());
+        let delta = batch.delta(vote.origin.as_deref());
+        if vote.origin.is_none() || batch.origin.generation.is_some() {
+            vote.origin = Some(Arc::clone(batch.origin));
+        }
+        let now = ServerTime(to_i64(batch.sent.0) + clock_ms);
         let before = vote.read.take();
         vote.read = held.ok().map(|held| {
             let was_read = before.is_some();
             let old = before.and_then(|read| read.shown);
+            let is_gone = |old: &Shown| held.is_none_or(|held| !continues(&old.held, held));
+            let ended = old.as_ref().filter(|old| is_gone(old));
+            let early = ended.is_some_and(|it| it.deadline.instant().is_none_or(|end| now < end));
+            vote.lost = (vote.lost || early && (delta.emptied || delta.slot_flushed))
+                && old.as_ref().is_none_or(is_gone);
             let shown = held.map(|held| {
                 let ahead_ms = ahead_ms - clock_ms;
                 let since = was_read.then_some(batch.sent);
-                Shown::next(old, held, ahead_ms, since, has_rival)
+                Shown::next(old, held, ahead_ms, since, rivals)
             });
             let valid_ms = batch.interval_ms.saturating_add(batch.timeout_ms);
             Read { sent: batch.sent, valid_ms, shown }
@@ -173,12 +196,13 @@ impl Ballot {
         self.votes.iter().map(view).collect()
     }
 
-    /// Whether another store shows another holder than this reading of `store`.
-    fn has_rival(&self, store: StoreIndex, lock: &LockReading, at: Mono) -> bool {
-        let LockReading::Held(held) = lock else { return false };
+    /// What other stores show of other holders than this reading of `store`.
+    fn rivals(&self, store: StoreIndex, lock: &LockReading, at: Mono) -> Vec<Arc<Held>> {
+        let LockReading::Held(held) = lock else { return Vec::new() };
         let others = self.votes.iter().filter(|vote| vote.store != store);
-        let mut shown = others.filter_map(|vote| vote.current(at).flatten());
-        shown.any(|other| !is_same(&other.held, held, self.mode))
+        let shown = others.filter_map(|vote| vote.current(at).flatten());
+        let other = shown.filter(|other| !is_same(&other.held, held, self.mode));
+        other.map(|other| Arc::clone(&other.held)).collect()
     }
 
     fn count_if_due(&mut self, at: Mono) -> Option<Count> {
@@ -190,9 +214,38 @@ impl Ballot {
         }
         self.counted = Some(at);
         self.votes.iter_mut().for_each(|vote| vote.is_new = false);
+        let before = self.held.clone();
         let lock = self.lock(at);
+        self.note_loss(before.as_deref(), &lock);
+        let generation = Arc::clone(&self.generation);
         let clock = ServerTime(to_i64(self.newest.0) + self.clock_ms.unwrap_or_default());
-        Some(Count { sent: self.newest, clock, interval_ms: self.interval_ms, lock })
+        Some(Count { sent: self.newest, clock, interval_ms: self.interval_ms, generation, lock })
+    }
+
+    /// The hold `before` was lost if as many stores lost it as it could not do without.
+    fn note_loss(&mut self, before: Option<&Held>, now: &LockReading) {
+        let goes_on = match (before, now) {
+            (Some(before), LockReading::Held(held)) => continues(before, held),
+            (None, _) | (_, LockReading::Unknown(_)) => true,
+            (Some(_), LockReading::Free) => false,
+        };
+        if goes_on {
+            return;
+        }
+        let lost = self.votes.iter().filter(|vote| vote.lost).count();
+        if lost > self.votes.len() - self.needed() {
+            let flushes = self.generation.flushes + 1;
+            self.generation = Arc::new(Generation { flushes, ..Generation::default() });
+        }
+        self.votes.iter_mut().for_each(|vote| vote.lost = false);
+    }
+
+    /// How many stores must show a holder.
+    fn needed(&self) -> usize {
+        match self.mode {
+            Agreement::Quorum => self.votes.len() / 2 + 1,
+            Agreement::Any => 1,
+        }
     }
 
     /// The lock as all stores together show it at `at`.
@@ -210,7 +263,7 @@ impl Ballot {
         let mode = self.mode;
         let held = match mode {
             Agreement::Quorum => {
-                let needed = self.votes.len() / 2 + 1;
+                let needed = self.needed();
                 let most = groups.iter().max_by_key(|group| group.len());
                 let votes = most.map_or(0, Vec::len);
                 match most.filter(|_| votes >= needed) {
@@ -273,7 +326,7 @@ impl Shown {
         held: &Arc<Held>,
         ahead_ms: i64,
         since: Option<Mono>,
-        has_rival: bool,
+        rivals: Vec<Arc<Held>>,
     ) -> Shown {
         let old = old.filter(|old| continues(&old.held, held));
         let kept_ms = old.as_ref().map(|old| old.ahead_ms);
@@ -288,14 +341,20 @@ impl Shown {
         let moved = before
             .zip(deadline.instant())
             .is_some_and(|(before, now)| now.since_ms(before) > NOISE_MS);
-        let moves = old.as_ref().map_or(0, |old| old.moves_as_rival);
+        let are_those = |old: &&Shown| {
+            let is_known = |one: &Arc<Held>| old.rivals.iter().any(|it| continues(it, one));
+            !rivals.is_empty() && old.rivals.len() == rivals.len() && rivals.iter().all(is_known)
+        };
+        let moves = old.as_ref().filter(are_those);
+        let moves = moves.map_or(0, |old| old.moves_as_rival.saturating_add(u8::from(moved)));
         Shown {
             held: Arc::clone(held),
             ahead_ms,
             deadline,
             since,
             has_moved: moved || old.is_some_and(|old| old.has_moved),
-            moves_as_rival: if has_rival { moves.saturating_add(u8::from(moved)) } else { 0 },
+            rivals,
+            moves_as_rival: moves,
         }
     }
 }
@@ -322,7 +381,7 @@ fn held(group: &[&Shown], needed: usize) -> Held {
     // A deadline that is not known at the moment counts as none.
     let known = group.iter().filter(|shown| shown.deadline != Deadline::Torn);
     let end = |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.0);
-    let mut ends: Vec<i64> = known.map(|shown| end(shown)).collect();
+    let mut ends: Vec<i64> = known.map(end).collect();
     ends.sort_unstable_by_key(|end| Reverse(*end));
     let deadline = match needed.checked_sub(1).and_then(|last| ends.get(last)) {
         None => Deadline::Torn,
@@ -338,25 +397,31 @@ fn held(group: &[&Shown], needed: usize) -> Held {
     })
 }
 
-/// The holder that came last. Of those that all were there at the first reading, one whose deadline
-/// has moved, and then the one with the longest lease left.
+/// Whether it surely lives: its deadline moved on and on next to another holder.
+fn lives(group: &[&Shown]) -> bool {
+    group.iter().any(|shown| shown.moves_as_rival >= MOVES_OF_A_RIVAL)
+}
+
+/// The holder that came last, unless only another one lives: a client that gave up on a store may
+/// have taken the lock there all the same, and later. Of those that all were there at the first
+/// reading, one whose deadline has moved, and then the one with the longest lease left.
 fn newest_of<'a, 'b>(groups: &'b [Vec<&'a Shown>]) -> Option<&'b Vec<&'a Shown>> {
     let age = |group: &&Vec<&Shown>| {
         let since = group.iter().map(|shown| shown.since).min().flatten();
         let has_moved = group.iter().any(|shown| shown.has_moved);
         let end = |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.0);
-        (since, has_moved, group.iter().map(end).max())
+        (lives(group), since, has_moved, group.iter().map(end).max())
     };
     groups.iter().max_by_key(age)
 }
 
-/// The newest hold, with the others that live on next to it.
+/// The newest hold, with the others that live on next to it if it lives as well.
 fn any(newest: &[&Shown], groups: &[Vec<&Shown>]) -> Held {
     let mut held = held(newest, 1);
     let rivals = groups.iter().filter(|group| {
         let is_other =
             group.first().is_some_and(|first| !is_group_of(newest, first, Agreement::Any));
-        is_other && group.iter().any(|shown| shown.moves_as_rival >= MOVES_OF_A_RIVAL)
+        is_other && lives(group) && lives(newest)
     });
     let others: Vec<Holder> =
         rivals.flatten().flat_map(|shown| shown.held.holders.clone()).collect();
