@@ -53,7 +53,7 @@ test:
 
 libraries:
 	@scripts/setup libraries
-	$(CARGO) test --locked --test it -- --ignored --nocapture --exact libraries::all::all_are_shown_as_they_say
+	LOCKWATCH_LIBRARIES=1 $(CARGO) test --locked --test it -- --nocapture --exact libraries::all::all_are_shown_as_they_say
 	BLESS=1 $(CARGO) test --quiet --locked --test it -- --exact docs::generated_sections_are_what_the_code_says
 
 fuzz:

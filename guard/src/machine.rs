@@ -109,7 +109,7 @@ enum Script {
         kill_at: Mono,
         killed: bool,
     },
-    /// It ended for good. The lock is kept until then, with its lease in full up to `shown`, and for
+    /// It ended for good. The lock is kept until then, its lease in full up to `shown`, and for
     /// as long after each renewal.
     Done {
         until: Mono,

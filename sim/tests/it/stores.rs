@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// `who` writes the lock on these stores (1, 2, …) with a lease of `ttl_ms`; 0: without an end.
+    /// `who` writes the lock on stores 1, 2, … with a lease of `ttl_ms`; 0: without an end.
     fn sets(&mut self, who: &'static str, stores: &[usize], ttl_ms: u64) -> &mut World {
         for store in stores {
             let end = (ttl_ms > 0).then_some(self.now + ttl_ms);

@@ -7,8 +7,8 @@
 //! two clocks. The difference of one hold is measured once, so that a deadline that stays does not
 //! seem to move because a request took longer.
 //!
-//! `RedissonRedLock` has a client for each server, so one holder has another id on each of them, and
-//! only its thread is the same everywhere. The first id that was seen names it for as long as one of
+//! `RedissonRedLock` has a client for each server, so a holder has another id on each, and
+//! only its thread is the same everywhere. The first id that was seen names it while one of
 //! its ids stays.
 
 use alloc::collections::BTreeSet;

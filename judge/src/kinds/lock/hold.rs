@@ -97,7 +97,7 @@ impl Hold {
         self.held.holders.iter().any(Holder::is_identified)
     }
 
-    /// Whether a reading that names nobody either shows a hold that began after this one's deadline:
+    /// Whether a reading that names nobody either shows a hold that began after this deadline:
     /// by the lease, its deadline was written then, since the reading before, `last`.
     pub(super) fn is_over_before(
         &self,

@@ -53,7 +53,7 @@ impl Library for Counter {
 
     fn instead_of_a_name(&self) -> Option<&'static str> {
         Some(
-            "The lock's value counts its holders and names none, so they cannot be told apart: no \
+            "The lock's value counts its holders and names none, so nothing distinguishes them: no \
              take-over and no split can be seen, and a new holder whose predecessor was seen just \
              before looks like a renewal, unless `lease` shows that it came after the end of that \
              one.",
