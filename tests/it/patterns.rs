@@ -230,7 +230,9 @@ fn a_server_that_comes_later_is_scanned_then() {
     server.save();
     server.kill();
     let agent = Agent::start(&configuration(&url(&server), LOCKS, ""));
-    thread::sleep(Duration::from_secs(2));
+    agent.throughout(Duration::from_secs(2), "nothing is found", |view| {
+        view.json["patterns"][0]["keys"] == 0
+    });
     let page = agent.page();
     assert_eq!(of_pattern(&page, "keys"), Some(0.0));
     assert_eq!(
@@ -244,7 +246,9 @@ fn a_server_that_comes_later_is_scanned_then() {
     server.kill();
     let scanned = of_pattern(&agent.page(), "scan_timestamp_seconds");
     agent.until(PATIENCE, "unknown", |page| page.of(&task("report:lock:1"), "lock_held").is_none());
-    thread::sleep(Duration::from_secs(6));
+    agent.throughout(Duration::from_secs(6), "the key stays a task", |view| {
+        view.json["patterns"][0]["keys"] == 1
+    });
     let page = agent.page();
     assert_eq!((of_pattern(&page, "keys"), tasks(&page)), (Some(1.0), 1));
     assert_eq!(of_pattern(&page, "scan_timestamp_seconds"), scanned);
