@@ -42,6 +42,7 @@ mod kinds;
 pub mod limit;
 pub mod problems;
 pub mod reading;
+pub mod seldom;
 mod shared;
 pub mod snapshot;
 pub mod spec;

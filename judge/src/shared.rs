@@ -199,7 +199,7 @@ impl Shared {
         let Some(wanting) = &mut self.wanting else { return false };
         let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
         if gap.wanted_ms > 0 || gap.free_ms > 0 {
-            let totals = self.totals();
+            let totals = &mut self.totals().rare;
             totals.wanted_ms += gap.wanted_ms;
             totals.down_ms += gap.free_ms;
         }
@@ -207,7 +207,7 @@ impl Shared {
             log.push(EventKind::GapBegan);
         }
         if let Some(Some(gap_ms)) = gap.ended {
-            self.totals().take_overs_mut().handed_over(Past { at, ms: gap_ms });
+            self.totals().rare.handed_over(Past { at, ms: gap_ms });
             log.push(EventKind::GapEnded { gap_ms });
         }
         gap.ended.is_some()
@@ -226,7 +226,7 @@ impl Shared {
 
     pub(crate) fn count_blind(&mut self, grew_ms: u64) {
         if grew_ms > 0 {
-            self.totals().blind_ms += grew_ms;
+            self.totals().rare.blind_ms += grew_ms;
         }
     }
 
@@ -238,7 +238,7 @@ impl Shared {
 
     pub(crate) fn report_splits(&mut self, news: SplitNews, log: &mut Log) {
         if news.grew_ms > 0 {
-            self.totals().split_ms += news.grew_ms;
+            self.totals().rare.split_ms += news.grew_ms;
         }
         for (kind, lasted_ms) in news.ended {
             log.push(EventKind::SplitEnded { kind, lasted_ms });
@@ -247,7 +247,7 @@ impl Shared {
             let parties = self.hosts.name(parties);
             let rare = self.grounds.rare();
             (rare.split, rare.split_by) = (Some(log.at), Some((kind, parties.clone())));
-            if let Some(count) = self.totals().splits.get_mut(kind as usize) {
+            if let Some(count) = self.totals().rare.splits.get_mut(kind as usize) {
                 *count += 1;
             }
             log.push(EventKind::SplitBegan { kind, parties, left_ms });

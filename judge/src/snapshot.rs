@@ -19,7 +19,7 @@ use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Refusal, Role, WakeUps};
 pub use crate::kinds::kind::KindView;
 pub use crate::kinds::lock::view::{
-    HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT, StoreShows,
+    HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT, RareLockView, Renewals, StoreShows,
 };
 pub use crate::kinds::queue::view::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::runs::view::{Over, PeriodicRun, RunsView};
@@ -34,7 +34,7 @@ pub use crate::shared::switches::SwitchView;
 use crate::spec::StoreSpec;
 use crate::time::{Mono, ServerTime};
 pub use crate::totals::{
-    HANDOVER_BOUNDS_MS, OUTAGE_BOUNDS_MS, Past, RENEWAL_LATENCY_BOUNDS_MS, TakeOvers, Totals,
+    HANDOVER_BOUNDS_MS, OUTAGE_BOUNDS_MS, Past, RENEWAL_LATENCY_BOUNDS_MS, RareTotals, Totals,
 };
 
 /// The state at one instant.

@@ -5,6 +5,7 @@
 
 mod terms;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 #[cfg(feature = "serde")]
@@ -205,9 +206,9 @@ pub struct TaskSpec {
     /// judged down or unwanted.
     pub wanted: Option<WantedSpec>,
     /// Evidence that the work is not stuck.
-    pub progress: Option<ProgressSpec>,
+    pub progress: Option<Box<ProgressSpec>>,
     /// The workers' own statements.
-    pub claims: Option<ClaimsSpec>,
+    pub claims: Option<Box<ClaimsSpec>>,
     /// Hash that maps an instance id to a host name.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<Key>,
@@ -326,7 +327,7 @@ impl TaskSpec {
 
     /// How often it runs, if its lock exists only while a run lasts.
     pub fn runs(&self) -> Option<&RunsSpec> {
-        self.lock()?.runs.as_ref()
+        self.lock()?.runs.as_deref()
     }
 
     /// The turns, if it is of that kind.

@@ -77,10 +77,10 @@ impl State {
         if self.stores.iter().any(|store| !store.spec.authority.alone) {
             let mut held = vec![0; stores.len()];
             let locks = self.views.iter().filter_map(|view| Some((view, view.lock()?)));
-            for (view, lock) in locks.filter(|(_, lock)| !lock.witnesses.is_empty()) {
+            for (view, lock) in locks.filter(|(_, lock)| !lock.rare.witnesses.is_empty()) {
                 let index = usize::from(view.spec.store.0);
                 if let (Some(store), Some(held)) = (stores.get_mut(index), held.get_mut(index)) {
-                    add_lag(&mut store.nodes, &lock.witnesses);
+                    add_lag(&mut store.nodes, &lock.rare.witnesses);
                     *held += u64::from(view.held == Some(true));
                 }
             }
@@ -529,7 +529,7 @@ fn store_label(stores: &[Store], task: &TaskSpec) -> Arc<str> {
 
 /// The stores of a lock that say nothing about it, each with the reason.
 fn unread_stores(stores: &[Store], lock: &LockView) -> Arc<str> {
-    let unread = lock.stores.iter().flat_map(|all| all.iter());
+    let unread = lock.rare.stores.iter().flat_map(|all| all.iter());
     let unread = unread.filter(|shows| shows.holders.is_none()).filter_map(|shows| {
         let name = &stores.get(usize::from(shows.store.0))?.spec.name;
         let why = shows.unknown.unwrap_or(Unknown::Stale);

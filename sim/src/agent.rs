@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lockwatch_judge::event::Event as ModelEvent;
 use lockwatch_judge::input::{Input, Outcome, Sample, Standing};
 use lockwatch_judge::snapshot::Snapshot;
-use lockwatch_judge::spec::{ProgressSpec, StoreIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::RedisKind;
@@ -452,10 +452,10 @@ fn with_thresholds(spec: &TaskSpec, rng: &mut Rng) -> TaskSpec {
         settle_ms: draw(spec.settle_ms),
         wind_down_ms: draw(spec.wind_down_ms),
         blind_after_ms: draw(spec.blind_after_ms),
-        progress: spec
-            .progress
-            .clone()
-            .map(|it| ProgressSpec { stale_after_ms: draw(it.stale_after_ms), ..it }),
+        progress: spec.progress.clone().map(|mut it| {
+            it.stale_after_ms = draw(it.stale_after_ms);
+            it
+        }),
         ..spec.clone()
     }
 }

@@ -174,20 +174,24 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         codec: if rng.percent(85) { Codec::Raw } else { Codec::Json },
     });
     if rng.percent(60) {
-        spec.progress = Some(ProgressSpec {
-            source: match rng.below(3) {
-                0 => {
-                    ProgressSource::HashField { key: key("progress"), field: b"last_run".to_vec() }
-                }
-                1 => ProgressSource::Key(key("progress")),
-                _ => ProgressSource::Length(key("progress")),
-            },
-            moves: None,
-            stale_after_ms: rng.weighted(&[(50, 60_000), (50, 20_000)]).unwrap_or(60_000),
-        });
+        spec.progress = Some(
+            ProgressSpec {
+                source: match rng.below(3) {
+                    0 => ProgressSource::HashField {
+                        key: key("progress"),
+                        field: b"last_run".to_vec(),
+                    },
+                    1 => ProgressSource::Key(key("progress")),
+                    _ => ProgressSource::Length(key("progress")),
+                },
+                moves: None,
+                stale_after_ms: rng.weighted(&[(50, 60_000), (50, 20_000)]).unwrap_or(60_000),
+            }
+            .into(),
+        );
     }
     if rng.percent(50) {
-        spec.claims = Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 });
+        spec.claims = Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }.into());
     }
     if rng.percent(25) {
         spec.paused_until = Some(key("paused"));

@@ -60,7 +60,7 @@ pub(super) fn read(
         _ => {
             let lock = read_lock(task, redises, roles);
             let runs = read_runs(task);
-            Ok(KindSpec::Lock(LockSpec { runs: runs?, ..lock? }))
+            Ok(KindSpec::Lock(LockSpec { runs: runs?.map(Box::new), ..lock? }))
         }
     }
 }
@@ -101,6 +101,7 @@ fn read_lock(
     let stores = stores::read_several(&lock, redises);
     let spec = libraries::lock(&key?, library?);
     let (field, holder, host, (score, limit)) = (field?, holder?, host?, scores?);
+    let (holder, host) = (holder.map(Box::new), host.map(Box::new));
     let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
     let spec = LockSpec { score, limit, claimants, lease_ms, renew_every_ms, ..spec };

@@ -79,7 +79,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let guard = guard::read(
         block,
         guarded.as_ref().ok().and_then(lease_ms),
-        progress.as_ref().ok().and_then(Option::as_ref),
+        progress.as_ref().ok().and_then(Option::as_deref),
         shared.dir,
     );
     let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
@@ -220,7 +220,10 @@ fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Re
     Ok(keys)
 }
 
-fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressSpec>, Reported> {
+fn read_progress(
+    task: &Block<'_>,
+    roles: &mut Roles,
+) -> Result<Option<Box<ProgressSpec>>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length, zset (with member), stream";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
     let stale_after_ms = threshold::or(Limit::StaleAfter, &block, ProgressSpec::STALE_AFTER_MS);
@@ -251,14 +254,16 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressS
         "stream" => key.map(ProgressSource::Stream),
         _ => key.map(ProgressSource::Length),
     };
-    Ok(Some(ProgressSpec { source: source?, moves: moves?, stale_after_ms: stale_after_ms? }))
+    Ok(Some(
+        ProgressSpec { source: source?, moves: moves?, stale_after_ms: stale_after_ms? }.into(),
+    ))
 }
 
-fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ClaimsSpec>, Reported> {
+fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<Box<ClaimsSpec>>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
     let fresh_for_ms = threshold::or(Limit::FreshFor, &block, ClaimsSpec::FRESH_FOR_MS);
     let key = read_key(&block, "hash", roles);
-    Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
+    Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }.into()))
 }
 
 /// A block whose only field is a key: `hosts` and `paused_until`.

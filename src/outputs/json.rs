@@ -112,8 +112,8 @@ impl Iterator for TaskList {
 /// The body of `/api/v1/tasks/<name>`; `None` if there is no task called `name`.
 pub fn task(published: &Published, name: &str) -> Option<OneTask> {
     let view = published.snapshot.tasks.find(name)?;
-    let renewals = view.lock().map(|lock| &*lock.renewals).unwrap_or_default();
-    let renewals = renewals.iter().map(|at| agent(published, *at)).collect();
+    let renewals = view.lock().into_iter().flat_map(|lock| lock.renewals.iter());
+    let renewals = renewals.map(|at| agent(published, at)).collect();
     let task = api::Task { renewals: Some(renewals), ..task::task(published, view) };
     Some(OneTask { at: wall(published.wall), sequence: published.snapshot.sequence, task })
 }

@@ -59,5 +59,5 @@ pub(in crate::outputs) fn hint(view: &TaskView) -> Option<String> {
 }
 
 fn both(view: &TaskView) -> Option<(&ProgressSpec, &ProgressView)> {
-    view.spec.progress.as_ref().zip(view.progress.as_deref())
+    view.spec.progress.as_deref().zip(view.progress.as_deref())
 }

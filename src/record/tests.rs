@@ -113,7 +113,7 @@ impl Source {
             lease_ms: self.maybe(Source::ms),
             renew_every_ms: self.maybe(Source::ms),
             field: self.maybe(Source::bytes),
-            host: self.maybe(|source| ValuePath::Json(source.pick(&["/host", ""]).into())),
+            host: self.maybe(|source| ValuePath::Json(source.pick(&["/host", ""]).into()).into()),
             ..libraries::lock(&key, self.pick(&libraries::ALL).name())
         };
         let store = StoreIndex(self.random.u16(0..2));
@@ -122,13 +122,16 @@ impl Source {
                 source: source.pick(&sources),
                 codec: source.pick(&Codec::ALL),
             }),
-            progress: self.maybe(|source| ProgressSpec {
-                source: source.pick(&progress),
-                moves: source.pick(&[None, Some(Moves::Value), Some(Moves::Deadline)]),
-                stale_after_ms: source.ms(),
+            progress: self.maybe(|source| {
+                Box::new(ProgressSpec {
+                    source: source.pick(&progress),
+                    moves: source.pick(&[None, Some(Moves::Value), Some(Moves::Deadline)]),
+                    stale_after_ms: source.ms(),
+                })
             }),
-            claims: self
-                .maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
+            claims: self.maybe(|source| {
+                ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }.into()
+            }),
             hosts: self.maybe(Source::bytes),
             paused_until: self.maybe(Source::bytes),
             labels: self.list(|source| (source.text(), source.text())),

@@ -67,8 +67,10 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
     };
     TaskSpec {
         wanted: Some(WantedSpec { source: wanted, codec: Codec::Raw }),
-        progress: Some(ProgressSpec { source: progress, moves: None, stale_after_ms: 60_000 }),
-        claims: Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
+        progress: Some(
+            ProgressSpec { source: progress, moves: None, stale_after_ms: 60_000 }.into(),
+        ),
+        claims: Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }.into()),
         hosts: Some(b"lockwatch:hosts".to_vec()),
         paused_until: Some(key("pause")),
         ..TaskSpec::new(

@@ -244,8 +244,8 @@ fn the_complete_example_means_what_it_says() {
     let runs = RunsSpec { every_ms: 3_600_000, late_after_ms: 600_000, max_ms: Some(1_800_000) };
     assert_eq!(hourly.runs(), Some(&runs));
     let exporter = exporter.lock().unwrap();
-    assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
-    assert_eq!(exporter.host, Some(ValuePath::Json("/host".into())));
+    assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into()).into()));
+    assert_eq!(exporter.host, Some(ValuePath::Json("/host".into()).into()));
     assert_eq!(exporter.claimants, Claimants::Named);
     let messages = messages.queue().unwrap();
     assert_eq!(messages.id, Some(ValuePath::Regex("^[0-9]+:([^:]+):".into())));

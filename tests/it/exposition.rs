@@ -755,12 +755,12 @@ fn names_given_twice_cost_a_series_not_the_scrape() {
 #[test]
 fn extreme_figures_can_be_read() {
     let mut task = full_task("outbound");
-    task.lock_mut().unwrap().fencing_token = Some(i64::MIN);
+    task.lock_mut().unwrap().rare.fencing_token = Some(i64::MIN);
     task.lock_mut().unwrap().lease_ms = Some(u64::MAX);
-    task.lock_mut().unwrap().waiters = Some(u64::MAX);
+    task.lock_mut().unwrap().rare.waiters = Some(u64::MAX);
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
-    totals.take_overs_mut().handovers.sum_ms = u64::MAX;
+    totals.rare.handovers.sum_ms = u64::MAX;
     task.lock_mut().unwrap().hold.as_mut().unwrap().deadline =
         Some(lockwatch_judge::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);

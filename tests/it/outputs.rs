@@ -290,7 +290,7 @@ fn addresses_are_hostile_bytes_too() {
     }
     let mut view = full_task("outbound");
     view.node = Some(evil.into());
-    view.lock_mut().unwrap().witnesses =
+    view.lock_mut().unwrap().rare.witnesses =
         [witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)]
             .into();
     let body = task_json(view);

@@ -9,9 +9,8 @@ use lockwatch::published::Published;
 use lockwatch_judge::event::{End, Event, EventKind, Party, SplitKind, Subject};
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{
-    Durations, Grounds, HoldView, Past, SplitView, SwitchView, TaskView,
-};
+use lockwatch_judge::seldom::Seldom;
+use lockwatch_judge::snapshot::{Grounds, HoldView, Past, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{Verdict, Wanted};
@@ -53,8 +52,8 @@ fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
     TaskView {
         verdict,
         grounds,
-        durations: Durations::default(),
-        lost_users: Box::default(),
+        durations: Seldom::default(),
+        lost_users: Seldom::default(),
         ..full_task(name)
     }
 }
@@ -90,9 +89,9 @@ fn percent(name: &str) -> String {
 #[tokio::test]
 async fn the_list_says_what_script_and_visitors_need() {
     let mut outbound = full_task("outbound");
-    let take_overs = Arc::make_mut(&mut outbound.totals).take_overs_mut();
-    take_overs.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
-    take_overs.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
+    let rare = &mut Arc::make_mut(&mut outbound.totals).rare;
+    rare.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
+    rare.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
     let server =
         start(published(vec![outbound, stopped_task("off")], vec![good_redis("main")])).await;
     let page = page(&server, "/").await;
@@ -257,7 +256,7 @@ async fn each_server_is_shown_and_who_holds_where() {
     let mut task = full_task("outbound");
     let rival = witness("10.0.0.6:6379", Role::Master, Some(vec![rival]));
     let lock = task.lock_mut().unwrap();
-    lock.witnesses = lock.witnesses.iter().cloned().chain([rival]).collect();
+    lock.rare.witnesses = lock.rare.witnesses.iter().cloned().chain([rival]).collect();
     let mut unknown_master = sentinel_redis("lost");
     (unknown_master.readable, unknown_master.unknown) = (Some(false), Some(Unknown::Quorum));
     unknown_master.nodes = vec![replica("10.0.0.9:6379")];
@@ -352,7 +351,7 @@ async fn wanting_users_are_shown_by_each_kind_of_switch() {
 #[tokio::test]
 async fn claims_that_cannot_be_read_are_not_said_to_be_nobodys() {
     let mut task = full_task("blind");
-    (task.live_claims, task.claims_unknown) = (Box::default(), Some(Unknown::TooLarge));
+    (task.live_claims, task.claims_unknown) = (Seldom::default(), Some(Unknown::TooLarge));
     let server = start(published(vec![task], vec![])).await;
     assert_eq!(fact(&page(&server, "/tasks/blind").await, "Claims alive"), "cannot be read");
 }
@@ -373,11 +372,14 @@ fn of_others(text: &str) -> TaskView {
     spec.labels = vec![("team".into(), text.into())];
     spec.wanted.as_mut().unwrap().source =
         WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
-    spec.progress = Some(ProgressSpec {
-        source: ProgressSource::HashField { key: bytes.clone(), field: bytes.clone() },
-        moves: None,
-        stale_after_ms: 1,
-    });
+    spec.progress = Some(
+        ProgressSpec {
+            source: ProgressSource::HashField { key: bytes.clone(), field: bytes.clone() },
+            moves: None,
+            stale_after_ms: 1,
+        }
+        .into(),
+    );
     let who = Holder { client: bytes.clone(), ..holder(b"") };
     task.store = text.into();
     task.node = Some(text.into());
@@ -385,7 +387,7 @@ fn of_others(text: &str) -> TaskView {
     task.switches = Some([SwitchView { user: bytes.clone(), on: Some(true), fits: None }].into());
     task.lost_users = [bytes.clone()].into();
     task.live_claims = [holder(&bytes)].into();
-    task.lock_mut().unwrap().witnesses =
+    task.lock_mut().unwrap().rare.witnesses =
         [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
     let parties =
         vec![Party { holder: who, node: Some(text.into()), host: Some(text.as_bytes().to_vec()) }];
@@ -482,7 +484,8 @@ fn unescaped(text: &str) -> String {
 #[tokio::test]
 async fn the_page_of_one_task_says_all_that_is_known() {
     let mut task = full_task("outbound");
-    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
+    task.lock_mut().unwrap().renewals =
+        [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into_iter().collect();
     let server = start(published(vec![task.clone()], vec![good_redis("main")])).await;
     keep_events(&server.history, &task, "srv-b");
     let page = page(&server, "/tasks/outbound").await;
@@ -558,7 +561,7 @@ fn place(bar: &Element) -> (u32, u32) {
 #[tokio::test]
 async fn the_timeline_is_drawn_to_scale() {
     let mut task = full_task("outbound");
-    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 60_000)].into();
+    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 60_000)].into_iter().collect();
     let server = start(published(vec![task.clone()], vec![])).await;
     keep_events(&server.history, &task, "srv-b");
     let bars = async |path: &str| {

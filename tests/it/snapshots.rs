@@ -9,10 +9,12 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::input::{Announcer, Generation, Input, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::seldom::{Absent, Seldom};
 use lockwatch_judge::snapshot::{
     Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
-    NodeView, OrphanView, ProgressView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals,
-    StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
+    NodeView, OrphanView, ProgressView, QueueView, Rare, RareLockView, RareTotals, Snapshot,
+    StoreGrounds, StoreTotals, StoreView, SwitchView, Taken, TaskView, Totals, TurnView,
+    WitnessView,
 };
 use lockwatch_judge::spec::{
     Authority, ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec,
@@ -318,8 +320,9 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         codec: Codec::Raw,
     });
     let source = ProgressSource::Key(b"outbound:last".to_vec());
-    spec.progress = Some(ProgressSpec { source, moves: None, stale_after_ms: 300_000 });
-    spec.claims = Some(ClaimsSpec { key: b"lockwatch:claims".to_vec(), fresh_for_ms: 10_000 });
+    spec.progress = Some(ProgressSpec { source, moves: None, stale_after_ms: 300_000 }.into());
+    spec.claims =
+        Some(ClaimsSpec { key: b"lockwatch:claims".to_vec(), fresh_for_ms: 10_000 }.into());
     spec.hosts = Some(b"lockwatch:hosts".to_vec());
     spec.paused_until = Some(b"outbound:pause".to_vec());
     spec.max_hold_ms = Some(43_200_000);
@@ -344,20 +347,27 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         held: Some(true),
         kind: KindView::Lock(LockView {
             fact: LockFact::Held,
-            witnesses: [WitnessView {
-                behind_ms: Some(1_250),
-                ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
-            }]
-            .into(),
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
             last: Some(Arc::new(LastHold {
                 holders: vec![party(b"before")],
                 seen: ServerTime(1_799_999_938_000),
             })),
-            waiters: Some(1),
-            fencing_token: Some(-42),
             lease_ms: Some(30_000),
             renewal_period_ms: Some(10_000),
+            rare: Seldom::new(RareLockView {
+                waiters: Some(1),
+                fencing_token: Some(-42),
+                witnesses: vec![WitnessView {
+                    behind_ms: Some(1_250),
+                    ..witness(
+                        "10.0.0.7:6379",
+                        Role::Replica,
+                        Some(vec![holder(b"3f2b9c1e-client")]),
+                    )
+                }],
+                runs: None,
+                stores: None,
+            }),
             ..LockView::default()
         }),
         progress: Some(Box::new(ProgressView {
@@ -368,7 +378,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         })),
         live_claims: [holder(b"srv-a")].into(),
         paused: Some(false),
-        durations: durations(),
+        durations: Seldom::new(durations()),
         totals: Arc::new(totals()),
         grounds: grounds(),
         ..view
@@ -426,26 +436,28 @@ fn durations() -> Durations {
 }
 
 fn totals() -> Totals {
-    let mut totals = Totals {
+    let rare = RareTotals {
         wanted_ms: 86_400_000,
         down_ms: 61_500,
         outage_ms: 33_000,
         split_ms: 7,
         blind_ms: 3_000,
         splits: [1, 4, 2, 3, 0, 0],
-        renewals: 8_640,
         shortened: 4,
-        acquisitions: 5,
-        ends: [1, 2, 3, 4, 5],
         holds_lost: 2,
         token_resets: 1,
         phantom_holds: 6,
+        ..RareTotals::ABSENT.clone()
+    };
+    let mut totals = Totals {
+        renewals: 8_640,
+        acquisitions: 5,
+        ends: [1, 2, 3, 4, 5],
+        rare: Seldom::new(rare),
         ..Totals::default()
     };
-    [400, 2_000, 61_000, 900_000]
-        .into_iter()
-        .for_each(|ms| totals.take_overs_mut().handovers.observe(ms));
-    totals.take_overs_mut().outages.observe(33_000);
+    [400, 2_000, 61_000, 900_000].into_iter().for_each(|ms| totals.rare.handovers.observe(ms));
+    totals.rare.outages.observe(33_000);
     [0, 4, 25, 26, 40_000].into_iter().for_each(|ms| totals.renewal_latency.observe(ms));
     totals
 }

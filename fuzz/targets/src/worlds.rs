@@ -39,16 +39,17 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
     let codec = Codec::ALL[usize::from(choice >> 5 & 3)];
     TaskSpec {
         wanted: Some(WantedSpec { source, codec }),
-        progress: progress.map(|source| ProgressSpec {
-            source,
-            moves: None,
-            stale_after_ms: 60_000,
-        }),
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        progress: progress
+            .map(|source| ProgressSpec { source, moves: None, stale_after_ms: 60_000 }.into()),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         max_hold_ms: Some(3_600_000),
-        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec { field, host, ..lock })
+        ..TaskSpec::new(
+            "outbound",
+            StoreIndex(0),
+            LockSpec { field, host: host.map(Box::new), ..lock },
+        )
     }
 }
 

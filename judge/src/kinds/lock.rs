@@ -26,7 +26,7 @@ use self::renewal::Move;
 use self::spec::LockSpec;
 use self::splits::Reading;
 use self::state::{Lock, Observed};
-use self::view::{LastHold, LockView, RENEWALS_KEPT, ShownHolders};
+use self::view::{LastHold, LockView, RareLockView, Renewals, ShownHolders};
 use super::kind::{Kind, KindView};
 use super::runs::{HoldShown, Periodic, Shown};
 use crate::continuity::generation::{Continued, same_process};
@@ -35,6 +35,7 @@ use crate::evidence::{Attempts, Origin};
 use crate::grounds::follow;
 use crate::input::{Attestation, Standing};
 use crate::reading::{Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown};
+use crate::seldom::Seldom;
 use crate::shared::clocks::{GapClock, Holding};
 use crate::shared::progress::ProgressClock;
 use crate::shared::runs::{Present, Runs};
@@ -65,7 +66,7 @@ pub(crate) struct LockTask {
     claimed_while_free: bool,
     waiters: Option<u64>,
     fencing_token: Option<i64>,
-    renewals: Arc<[Mono]>,
+    renewals: Renewals,
     shown: ShownHolders,
     /// The hold that ended last.
     last: Option<Arc<LastHold>>,
@@ -86,7 +87,7 @@ impl LockTask {
             claimed_while_free: false,
             waiters: None,
             fencing_token: None,
-            renewals: Arc::default(),
+            renewals: Renewals::default(),
             shown: ShownHolders::default(),
             last: None,
             ttl_ms: None,
@@ -272,8 +273,7 @@ impl LockTask {
         match observed.moved {
             Some(Move::Renewed { latency_ms, learned_ms, at, .. }) => {
                 shared.totals().renewals += 1;
-                let kept = self.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
-                self.renewals = self.renewals.iter().skip(kept).copied().chain([at]).collect();
+                self.renewals.push(at);
                 if let Some(latency_ms) = latency_ms {
                     shared.totals().renewal_latency.observe(latency_ms);
                 }
@@ -282,7 +282,7 @@ impl LockTask {
                 }
             }
             Some(Move::Shortened { by_ms }) => {
-                shared.totals().shortened += 1;
+                shared.totals().rare.shortened += 1;
                 log.push(EventKind::Shortened { by_ms });
             }
             Some(Move::Reset) | None => {}
@@ -381,7 +381,7 @@ impl LockTask {
         }
         if let Some(token) = extras.fencing_token {
             if let Some(from) = self.fencing_token.filter(|from| token < *from) {
-                shared.totals().token_resets += 1;
+                shared.totals().rare.token_resets += 1;
                 log.push(EventKind::TokenReset { from, to: token });
             }
             self.fencing_token = Some(token);
@@ -585,14 +585,16 @@ impl Kind for LockTask {
             fact: lock.fact(),
             hold: self.present().map(|hold| hold.view(self.shown.holders(), self.ttl_ms)),
             last: self.last.clone(),
-            waiters: self.waiters.filter(|_| is_read),
-            fencing_token: self.fencing_token.filter(|_| is_read),
             lease_ms: known_mode.map_or_else(|| lock.leases.any(), |mode| lock.leases.of(mode)),
             renewal_period_ms: lock.period_ms(),
             renewals: self.renewals.clone(),
-            witnesses: self.witnesses.view().into(),
-            runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
-            stores: self.ballot.as_ref().map(|ballot| Arc::new(ballot.view())),
+            rare: Seldom::new(RareLockView {
+                waiters: self.waiters.filter(|_| is_read),
+                fencing_token: self.fencing_token.filter(|_| is_read),
+                witnesses: self.witnesses.view(),
+                runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
+                stores: self.ballot.as_ref().map(|ballot| Arc::new(ballot.view())),
+            }),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::grounds::Grounds;
 use crate::input::Refusal;
@@ -12,6 +13,7 @@ use crate::kinds::runs::view::RunsView;
 use crate::kinds::turn::view::TurnView;
 use crate::limit::Limit;
 use crate::reading::{Holder, Unknown, User};
+use crate::seldom::{Absent, Seldom};
 use crate::shared::progress::ProgressView;
 use crate::shared::runs::Runs;
 use crate::shared::splits::SplitView;
@@ -47,7 +49,7 @@ pub struct TaskView {
     /// Whether the switches' key was ever seen to exist; `None` when there is no such key to check.
     pub switch_key_seen: Option<bool>,
     /// Users whose "on" was lost.
-    pub lost_users: Box<[User]>,
+    pub lost_users: Seldom<Vec<User>>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
     /// Whether its key, the lock's or the queue's, was ever seen to exist by this process.
@@ -70,7 +72,7 @@ pub struct TaskView {
     /// The progress, if one is configured.
     pub progress: Option<Box<ProgressView>>,
     /// Instances whose claim is alive.
-    pub live_claims: Box<[Holder]>,
+    pub live_claims: Seldom<Vec<Holder>>,
     /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
     /// alive.
     pub claims_unknown: Option<Unknown>,
@@ -80,11 +82,11 @@ pub struct TaskView {
     /// Why the newest reading of the hosts is no answer.
     pub hosts_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
-    pub splits: Box<[SplitView]>,
+    pub splits: Seldom<Vec<SplitView>>,
     /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
     /// Current durations.
-    pub durations: Durations,
+    pub durations: Seldom<Durations>,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
     pub totals: Arc<Totals>,
     /// What problems are judged by in addition to the other fields.
@@ -148,14 +150,14 @@ impl TaskView {
                 .collect(),
             paused: (spec.paused_until.is_some() && shared.pause.known)
                 .then(|| shared.pause.until.is_some_and(|until| now < until)),
-            durations: Durations {
+            durations: Seldom::new(Durations {
                 down_ms: shared.gap().map_or(0, |gap| gap.gap_ms()),
                 split_ms: shared.splits.ms(),
                 stalled_ms: kind.stalled_ms(shared),
                 unwanted_ms: shared.unwanted_ms(),
                 blind_ms: shared.blind.ms(),
                 switches_lost_ms: switches.map_or(0, Switches::lost_ms),
-            },
+            }),
             totals: shared.totals.clone(),
             grounds: shared.grounds.clone(),
         }
@@ -208,7 +210,7 @@ impl TaskView {
 
     /// Its runs, if its lock exists only while one lasts.
     pub fn periodic(&self) -> Option<&RunsView> {
-        self.lock()?.runs.as_deref()
+        self.lock()?.rare.runs.as_deref()
     }
 
     /// The runs of its script, if it is seen to fail again and again while it is wanted.
@@ -254,4 +256,15 @@ pub struct Durations {
     pub blind_ms: u64,
     /// Switches lost.
     pub switches_lost_ms: u64,
+}
+
+impl Absent for Durations {
+    const ABSENT: &'static Durations = &Durations {
+        down_ms: 0,
+        split_ms: 0,
+        stalled_ms: 0,
+        unwanted_ms: 0,
+        blind_ms: 0,
+        switches_lost_ms: 0,
+    };
 }

@@ -122,7 +122,7 @@ fn draw_queue(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
     let mut spec = TaskSpec::of(&name, StoreIndex(0), KindSpec::Queue(queue));
     if rng.percent(60) {
         let key = format!("{prefix}:claims").into_bytes();
-        spec.claims = Some(ClaimsSpec { key, fresh_for_ms: 10_000 });
+        spec.claims = Some(ClaimsSpec { key, fresh_for_ms: 10_000 }.into());
     }
     let users = draw_parts(&mut spec, &prefix, rng);
     (spec, TaskPlan { queue: Some(plan), ..shape(users) })

@@ -49,7 +49,7 @@ fn draw(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
     let library = if rng.percent(50) { "redisson" } else { "string" };
     let mut lock = libraries::lock(format!("{prefix}:lock").as_bytes(), library);
     let max_ms = rng.percent(70).then_some(every_ms / 2 + 5_000);
-    lock.runs = Some(RunsSpec { every_ms, late_after_ms, max_ms });
+    lock.runs = Some(RunsSpec { every_ms, late_after_ms, max_ms }.into());
     let mut spec = TaskSpec::new(&name, StoreIndex(0), lock);
     spec.paused_until = rng.percent(40).then(|| format!("{prefix}:paused").into_bytes());
     spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);

@@ -213,23 +213,21 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             (view.wanted == Wanted::Unset) == view.spec.wanted.is_none(),
             "unset if and only if no switches are configured",
         ),
-        (view.totals.down_ms <= view.totals.wanted_ms, "down no longer than wanted"),
+        (view.totals.rare.down_ms <= view.totals.rare.wanted_ms, "down no longer than wanted"),
         (traced(view), "the trace leads to the verdict"),
         (view.splits.iter().all(|split| split.parties.len() > 1), "a split has its parties"),
         (view.splits.iter().all(|split| split.since <= at), "no split is from the future"),
         (
-            view.lock().unwrap().renewals.len() as u64
+            view.lock().unwrap().renewals.count() as u64
                 == view.totals.renewals.min(RENEWALS_KEPT as u64),
             "renewals are kept as counted",
         ),
         (
-            view.totals.take_overs().last_handover.is_some()
-                == (view.totals.take_overs().handovers.count() > 0),
+            view.totals.rare.last_handover.is_some() == (view.totals.rare.handovers.count() > 0),
             "the last handover is a counted one",
         ),
         (
-            view.totals.take_overs().last_outage.is_some()
-                == (view.totals.take_overs().outages.count() > 0),
+            view.totals.rare.last_outage.is_some() == (view.totals.rare.outages.count() > 0),
             "the last outage is a counted one",
         ),
     ];
@@ -264,21 +262,21 @@ fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
     let some_fall =
         |before: &[u64], now: &[u64]| now.iter().zip(before).any(|(now, before)| now < before);
     let all = [
-        (now.wanted_ms < before.wanted_ms, "wanted_ms"),
-        (now.down_ms < before.down_ms, "down_ms"),
-        (now.outage_ms < before.outage_ms, "outage_ms"),
-        (now.split_ms < before.split_ms, "split_ms"),
-        (now.blind_ms < before.blind_ms, "blind_ms"),
-        (some_fall(&before.splits, &now.splits), "splits"),
+        (now.rare.wanted_ms < before.rare.wanted_ms, "wanted_ms"),
+        (now.rare.down_ms < before.rare.down_ms, "down_ms"),
+        (now.rare.outage_ms < before.rare.outage_ms, "outage_ms"),
+        (now.rare.split_ms < before.rare.split_ms, "split_ms"),
+        (now.rare.blind_ms < before.rare.blind_ms, "blind_ms"),
+        (some_fall(&before.rare.splits, &now.rare.splits), "splits"),
         (now.renewals < before.renewals, "renewals"),
-        (now.shortened < before.shortened, "shortened"),
+        (now.rare.shortened < before.rare.shortened, "shortened"),
         (now.acquisitions < before.acquisitions, "acquisitions"),
         (some_fall(&before.ends, &now.ends), "ends"),
-        (now.holds_lost < before.holds_lost, "holds_lost"),
-        (now.token_resets < before.token_resets, "token_resets"),
-        (now.phantom_holds < before.phantom_holds, "phantom_holds"),
-        (falls(&before.take_overs().handovers, &now.take_overs().handovers), "handovers"),
-        (falls(&before.take_overs().outages, &now.take_overs().outages), "outages"),
+        (now.rare.holds_lost < before.rare.holds_lost, "holds_lost"),
+        (now.rare.token_resets < before.rare.token_resets, "token_resets"),
+        (now.rare.phantom_holds < before.rare.phantom_holds, "phantom_holds"),
+        (falls(&before.rare.handovers, &now.rare.handovers), "handovers"),
+        (falls(&before.rare.outages, &now.rare.outages), "outages"),
         (falls(&before.renewal_latency, &now.renewal_latency), "renewal_latency"),
     ];
     all.into_iter().filter(|(fell, _)| *fell).map(|(_, what)| what).collect()

@@ -255,7 +255,7 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
     let redis = RedisKind::Standalone.store("main", &["a:6379"]);
     let key = |name: &str| name.as_bytes().to_vec();
     let task = TaskSpec {
-        claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }),
+        claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }.into()),
         hosts: hosts.map(key),
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
     };
@@ -312,7 +312,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
     let mut state = State::new();
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec {
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
     };
@@ -497,7 +497,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().waiters
+        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().rare.waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));
@@ -531,7 +531,7 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let witnesses = |state: &mut State| {
-        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().witnesses.len()
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len()
     };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
@@ -579,7 +579,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
     };
     state.step(Mono(1_500), Input::Topology(topology));
     assert_eq!(
-        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().witnesses.len(),
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len(),
         1
     );
 }
@@ -588,7 +588,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
 /// later write.
 #[test]
 fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
-    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
+    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into());
     let task = TaskSpec {
         claims,
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
@@ -623,7 +623,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
 /// Another server may answer at the same address, with another clock and fewer data.
 #[test]
 fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
-    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
+    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into());
     let paused_until = Some(b"pause".to_vec());
     let lock = libraries::lock(b"lock", "redisson");
     let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", StoreIndex(0), lock) };
@@ -897,6 +897,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
         .unwrap()
         .lock()
         .unwrap()
+        .rare
         .witnesses
         .first()
         .unwrap()

@@ -366,7 +366,7 @@ fn a_change_of_holder_between_two_readings_is_no_gap() {
             "running B began=1 renewed=0 replaced=1".replace("replaced", &world.end()),
             "{offset}"
         );
-        assert_eq!(world.view().totals.down_ms, 0, "{offset}");
+        assert_eq!(world.view().totals.rare.down_ms, 0, "{offset}");
     }
 }
 
@@ -482,7 +482,7 @@ fn with_any_a_late_leftover_is_no_second_holder() {
         assert_eq!(world.problems(), []);
     }
     assert_eq!(world.seen().split(' ').take(2).collect::<Vec<_>>(), ["running", "D"]);
-    assert_eq!(world.view().totals.splits.iter().sum::<u64>(), 0);
+    assert_eq!(world.view().totals.rare.splits.iter().sum::<u64>(), 0);
 }
 
 /// What was renewed next to one holder was not renewed next to another.
@@ -507,7 +507,7 @@ fn with_any_each_pair_of_holders_is_judged_by_itself() {
         other.sets("E", &[1], 20_000).passes(2_000);
     }
     for mut world in [world, other] {
-        assert_eq!(world.view().totals.splits.iter().sum::<u64>(), 0);
+        assert_eq!(world.view().totals.rare.splits.iter().sum::<u64>(), 0);
         assert_eq!(world.problems(), []);
     }
 }

@@ -55,7 +55,7 @@ pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
     }
     settings.extend(spec.runs().into_iter().flat_map(of_runs));
     settings.extend(of_wanted(spec.wanted.as_ref()));
-    settings.extend(of_progress(spec.progress.as_ref()));
+    settings.extend(of_progress(spec.progress.as_deref()));
     match &spec.claims {
         None => settings.push(set("claims", "", Value::NotSet)),
         Some(claims) => settings.extend([
@@ -90,7 +90,7 @@ fn of_lock<'a>(view: &'a TaskView, lock: &'a LockSpec) -> Vec<Setting<'a>> {
         None => Value::Learned(learned),
     };
     let field = lock.field.as_ref().map(|field| set("lock", "field", name(field)));
-    let path = |field, path: &'a Option<ValuePath>| {
+    let path = |field, path: &'a Option<Box<ValuePath>>| {
         path.as_ref().map(|path| set("lock", field, Value::Path(path)))
     };
     let paths = path("holder", &lock.holder).into_iter().chain(path("host", &lock.host));

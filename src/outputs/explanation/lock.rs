@@ -38,8 +38,8 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
         (None, _) => "unknown".to_owned(),
     };
     let extras = [
-        ("waiters", lock.waiters.map(|it| it.to_string())),
-        ("token", lock.fencing_token.map(|it| it.to_string())),
+        ("waiters", lock.rare.waiters.map(|it| it.to_string())),
+        ("token", lock.rare.fencing_token.map(|it| it.to_string())),
     ];
     let extras: String = extras
         .into_iter()
@@ -63,9 +63,11 @@ pub(super) fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str>
 
 /// Of each of its stores, or of the servers that do not decide.
 pub(super) fn witnesses(seen: Seen<'_>, lock: &LockView) -> Vec<Evidence> {
-    let stores = lock.stores.iter().flat_map(|all| all.iter());
+    let stores = lock.rare.stores.iter().flat_map(|all| all.iter());
     let stores = stores.map(|shows| store_evidence(seen, shows));
-    stores.chain(lock.witnesses.iter().map(|witness| witness_evidence(seen, witness))).collect()
+    stores
+        .chain(lock.rare.witnesses.iter().map(|witness| witness_evidence(seen, witness)))
+        .collect()
 }
 
 fn store_evidence(seen: Seen<'_>, shows: &StoreShows) -> Evidence {

@@ -19,11 +19,15 @@ pub(super) fn lock(published: &Published, view: &TaskView, lock: &LockView) -> L
         fact: lock.fact.name().into(),
         unknown: view.unknown.map(|why| unknown(why, view.words(why))),
         hold: lock.hold.as_ref().map(|own| hold(published, view, own)),
-        waiters: lock.waiters,
-        fencing_token: lock.fencing_token,
+        waiters: lock.rare.waiters,
+        fencing_token: lock.rare.fencing_token,
         lease_seconds: lock.lease_ms.map(Seconds),
         renewal_period_seconds: lock.renewal_period_ms.map(Seconds),
-        stores: lock.stores.as_ref().map(|all| all.iter().map(|it| shows(published, it)).collect()),
+        stores: lock
+            .rare
+            .stores
+            .as_ref()
+            .map(|all| all.iter().map(|it| shows(published, it)).collect()),
     }
 }
 

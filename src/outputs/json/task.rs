@@ -23,7 +23,7 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
     let spec = &view.spec;
     let found = of_task(view, published.snapshot.at, None);
     let why = |why: Option<_>| why.map(|why| unknown(why, view.words(why)));
-    let take_overs = view.totals.take_overs();
+    let rare = &view.totals.rare;
     let own = view.lock();
     Task {
         name: spec.name.to_string().into(),
@@ -39,7 +39,7 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         key_seen: view.key_seen,
         switch_key_seen: view.switch_key_seen,
         witnesses: own
-            .map(|own| own.witnesses.iter().map(|it| lock::witness(published, it)).collect()),
+            .map(|own| own.rare.witnesses.iter().map(|it| lock::witness(published, it)).collect()),
         runs: own.map(|_| view.runs.as_deref().map(written)),
         queue: view.queue().map(|own| queue::queue(view, own)),
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into()),
@@ -50,8 +50,8 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         splits: view.splits.iter().map(|split| split.kind.name().into()).collect(),
         split_evidence: view.splits.iter().map(|own| split(published, own)).collect(),
         paused: view.paused,
-        last_handover: take_overs.last_handover.map(|own| past(published, own)),
-        last_outage: take_overs.last_outage.map(|own| past(published, own)),
+        last_handover: rare.last_handover.map(|own| past(published, own)),
+        last_outage: rare.last_outage.map(|own| past(published, own)),
         thresholds: thresholds(spec),
         totals: totals(&view.totals),
         ..row(published, view)
@@ -189,21 +189,21 @@ fn thresholds(spec: &TaskSpec) -> Thresholds {
 
 fn totals(totals: &snapshot::Totals) -> Totals {
     Totals {
-        wanted_seconds: Seconds(totals.wanted_ms),
-        down_seconds: Seconds(totals.down_ms),
-        outage_seconds: Seconds(totals.outage_ms),
-        split_seconds: Seconds(totals.split_ms),
-        blind_seconds: Seconds(totals.blind_ms),
-        splits: counts(SplitKind::ALL.map(SplitKind::name), totals.splits),
+        wanted_seconds: Seconds(totals.rare.wanted_ms),
+        down_seconds: Seconds(totals.rare.down_ms),
+        outage_seconds: Seconds(totals.rare.outage_ms),
+        split_seconds: Seconds(totals.rare.split_ms),
+        blind_seconds: Seconds(totals.rare.blind_ms),
+        splits: counts(SplitKind::ALL.map(SplitKind::name), totals.rare.splits),
         acquisitions: totals.acquisitions,
         ends: counts(End::ALL.map(End::name), totals.ends),
-        holds_lost: totals.holds_lost,
+        holds_lost: totals.rare.holds_lost,
         renewals: totals.renewals,
-        shortened: totals.shortened,
-        token_resets: totals.token_resets,
-        phantom_holds: totals.phantom_holds,
-        handovers: histogram(&totals.take_overs().handovers),
-        outages: histogram(&totals.take_overs().outages),
+        shortened: totals.rare.shortened,
+        token_resets: totals.rare.token_resets,
+        phantom_holds: totals.rare.phantom_holds,
+        handovers: histogram(&totals.rare.handovers),
+        outages: histogram(&totals.rare.outages),
         renewal_latency: histogram(&totals.renewal_latency),
     }
 }

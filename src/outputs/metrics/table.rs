@@ -155,7 +155,7 @@ fn wanted(task: &TaskView) -> Option<Number> {
 }
 
 fn times(task: &TaskView, emit: &mut Emit<'_>) {
-    let totals = &task.totals;
+    let totals = &task.totals.rare;
     let times =
         [("wanted", totals.wanted_ms), ("down", totals.down_ms), ("outage", totals.outage_ms)];
     for (of, ms) in times.into_iter().filter(|_| task.spec.may_be_wanted()) {
@@ -164,7 +164,7 @@ fn times(task: &TaskView, emit: &mut Emit<'_>) {
 }
 
 fn handovers(task: &TaskView) -> Option<&histogram::Histogram> {
-    task.spec.may_be_wanted().then(|| &task.totals.take_overs().handovers)
+    task.spec.may_be_wanted().then(|| &task.totals.rare.handovers)
 }
 
 fn failed_run(task: &TaskView, emit: &mut Emit<'_>) {
@@ -176,7 +176,7 @@ fn failed_run(task: &TaskView, emit: &mut Emit<'_>) {
 }
 
 fn splits_by_kind(task: &TaskView, emit: &mut Emit<'_>) {
-    for (kind, count) in SplitKind::ALL.into_iter().zip(task.totals.splits) {
+    for (kind, count) in SplitKind::ALL.into_iter().zip(task.totals.rare.splits) {
         emit(&[("kind", kind.name())], Count(count));
     }
 }
@@ -197,7 +197,7 @@ fn ttl(task: &TaskView) -> Option<Number> {
 
 fn waiters(task: &TaskView) -> Option<Number> {
     let shows = task.spec.needs_standby() || task.spec.full_metrics;
-    task.lock()?.waiters.filter(|_| shows).map(Count)
+    task.lock()?.rare.waiters.filter(|_| shows).map(Count)
 }
 
 /// How often the holder came back into the lock that it held already; of several holders the most.
@@ -422,7 +422,7 @@ pub static TABLE: &[Metric] = &[
         source: OfTask(Counter(|t| handovers(t).map(|gaps| Ms(gaps.sum_ms)))) },
     Metric { name: "lockwatch_task_splits_total",
         help: "Times that evidence of two holders appeared.",
-        source: OfTask(Counter(|t| Some(Count(t.totals.splits.iter().sum())))) },
+        source: OfTask(Counter(|t| Some(Count(t.totals.rare.splits.iter().sum())))) },
     Metric { name: "lockwatch_task_split_holder",
         help: "Always 1; who takes part in a split, and of which kind it is, while it lasts and \
             for 15 minutes.",
@@ -499,7 +499,7 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_lock_lost_total",
         help: "Holds that were lost although the holder lived: gone with the server's data, or \
             expired while the holder's claim or progress went on.",
-        source: OfTask(Counter(|t| Some(Count(t.totals.holds_lost)))) },
+        source: OfTask(Counter(|t| Some(Count(t.totals.rare.holds_lost)))) },
     Metric { name: "lockwatch_lock_waiters",
         help: "Waiters for the lock, of a task with the label `standby: required`; absent where \
             the library has none to count.",
@@ -611,23 +611,23 @@ pub static TABLE: &[Metric] = &[
         source: OfFullTask(Gauge(|t| Some(Ms(t.durations.switches_lost_ms)))) },
     Metric { name: "lockwatch_task_split_time_seconds_total",
         help: "Time with evidence of two holders.",
-        source: OfFullTask(Counter(|t| Some(Ms(t.totals.split_ms)))) },
+        source: OfFullTask(Counter(|t| Some(Ms(t.totals.rare.split_ms)))) },
     Metric { name: "lockwatch_task_blind_time_seconds_total",
         help: "Time without a trustworthy reading of what matters.",
-        source: OfFullTask(Counter(|t| Some(Ms(t.totals.blind_ms)))) },
+        source: OfFullTask(Counter(|t| Some(Ms(t.totals.rare.blind_ms)))) },
     Metric { name: "lockwatch_task_splits_by_kind_total",
         help: "Times that evidence of two holders appeared, by kind.",
         source: OfFullTask(Counters(&["kind"], splits_by_kind)) },
     Metric { name: "lockwatch_task_phantom_holds_total",
         help: "Holds too short to end a gap.",
-        source: OfFullTask(Counter(|t| Some(Count(t.totals.phantom_holds)))) },
+        source: OfFullTask(Counter(|t| Some(Count(t.totals.rare.phantom_holds)))) },
     Metric { name: "lockwatch_task_handover_seconds",
         help: "Gaps of a wanted task that ended, from release to a hold that settled.",
-        source: OfFullTask(Histogram(|t| &t.totals.take_overs().handovers)) },
+        source: OfFullTask(Histogram(|t| &t.totals.rare.handovers)) },
     Metric { name: "lockwatch_task_outage_seconds",
         help: "Outages that ended: from the last sign of life of a holder that expired to the \
             take-over.",
-        source: OfFullTask(Histogram(|t| &t.totals.take_overs().outages)) },
+        source: OfFullTask(Histogram(|t| &t.totals.rare.outages)) },
     Metric { name: "lockwatch_lock_holders",
         help: "Holders of the lock; 0 when free, absent when unknown.",
         source: OfFullTask(Gauge(|t| or_zero_when_free(t, |hold| length(&hold.holders)))) },
@@ -637,7 +637,7 @@ pub static TABLE: &[Metric] = &[
         source: OfFullTask(Gauge(|t| hold(t).and_then(reentries))) },
     Metric { name: "lockwatch_lock_fencing_token",
         help: "The fencing token last given out; absent where the library has none.",
-        source: OfFullTask(Gauge(|t| t.lock()?.fencing_token.map(Signed))) },
+        source: OfFullTask(Gauge(|t| t.lock()?.rare.fencing_token.map(Signed))) },
     Metric { name: "lockwatch_lock_acquired_timestamp_seconds",
         help: "When the current hold began, server's clock; absent when that was not seen.",
         source: OfFullTask(Gauge(|t| hold(t)?.acquired.map(instant))) },
@@ -664,11 +664,11 @@ pub static TABLE: &[Metric] = &[
         source: OfFullTask(Gauge(|t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms)))) },
     Metric { name: "lockwatch_lock_shortened_total",
         help: "Times a deadline moved back while the holder stayed.",
-        source: OfFullTask(Counter(|t| Some(Count(t.totals.shortened)))) },
+        source: OfFullTask(Counter(|t| Some(Count(t.totals.rare.shortened)))) },
     Metric { name: "lockwatch_lock_ends_total",
         help: "Ends of holds, by reason.",
         source: OfFullTask(Counters(&["reason"], ends)) },
     Metric { name: "lockwatch_lock_token_resets_total",
         help: "Times the fencing token went backwards.",
-        source: OfFullTask(Counter(|t| Some(Count(t.totals.token_resets)))) },
+        source: OfFullTask(Counter(|t| Some(Count(t.totals.rare.token_resets)))) },
 ];

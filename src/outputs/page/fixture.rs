@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::seldom::Seldom;
 use lockwatch_judge::snapshot::{
-    Durations, Grounds, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
+    Grounds, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
 };
 use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
@@ -52,7 +53,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         wanting_users: None,
         switch_key_seen: None,
         key_seen: true,
-        lost_users: Box::default(),
+        lost_users: Seldom::default(),
         switches_unknown: None,
         held: Some(false),
         unknown: None,
@@ -62,13 +63,13 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         last_reading: Some(Mono(read_at)),
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         progress: None,
-        live_claims: Box::default(),
+        live_claims: Seldom::default(),
         claims_unknown: None,
         runs: None,
         hosts_unknown: None,
-        splits: Box::default(),
+        splits: Seldom::default(),
         paused: None,
-        durations: Durations::default(),
+        durations: Seldom::default(),
         totals: Arc::default(),
         grounds: Grounds::default(),
     }

@@ -184,7 +184,7 @@ fn write_holders(markup: &mut Markup, view: &TaskView, task: &Task) {
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.extend(task.hold().map(describe::mode));
     }
-    let witnesses = view.lock().map(|lock| &*lock.witnesses).unwrap_or_default().iter();
+    let witnesses = view.lock().map(|lock| &*lock.rare.witnesses).unwrap_or_default().iter();
     let masters = witnesses.filter(|witness| witness.role == Role::Master);
     parts.extend(masters.filter_map(|WitnessView { node, holders, .. }| {
         let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
@@ -213,11 +213,11 @@ fn write_holder(markup: &mut Markup, (holder, host): &(Holder, Option<Vec<u8>>))
 }
 
 fn write_past(markup: &mut Markup, published: &Published, view: &TaskView) {
-    if let Some(past) = view.totals.take_overs().last_handover {
+    if let Some(past) = view.totals.rare.last_handover {
         markup.format(format_args!("<span>handover {}, ", lasted(past.ms)));
         markup.ago(Moment::of(published, past.at)).html("</span>");
     }
-    if let Some(past) = view.totals.take_overs().last_outage {
+    if let Some(past) = view.totals.rare.last_outage {
         markup.format(format_args!("<span>outage {}, ", lasted(past.ms)));
         markup.ago(Moment::of(published, past.at)).html("</span>");
     }
@@ -244,7 +244,7 @@ mod tests {
         ] {
             let past = Some(Past { at: Mono(40_000), ms: 700 });
             let [first, again] = [first, again].map(|mut view: TaskView| {
-                Arc::make_mut(&mut view.totals).take_overs_mut().last_handover = past;
+                Arc::make_mut(&mut view.totals).rare.last_handover = past;
                 view
             });
             assert_eq!(row(50_010, &first), row(51_017, &again));
@@ -314,7 +314,7 @@ mod tests {
             |view| view.lock_mut().unwrap().hold.as_mut().unwrap().held_ms += 5_000,
             |view| view.lock_mut().unwrap().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| {
-                Arc::make_mut(&mut view.totals).take_overs_mut().last_outage =
+                Arc::make_mut(&mut view.totals).rare.last_outage =
                     Some(Past { at: Mono(1), ms: 31_000 });
             },
         ];

@@ -95,8 +95,8 @@ pub(super) fn timeline<'a>(
     let mut story = Story::new(view, events.clone(), now);
     events.for_each(|event| story.take(event));
     let (stretches, mut marks) = story.finish(view, now);
-    let renewals = view.lock().map(|lock| &*lock.renewals).unwrap_or_default();
-    marks.extend(renewals.iter().map(|at| (instant(*at), Mark::Renewal)));
+    let renewals = view.lock().into_iter().flat_map(|lock| lock.renewals.iter());
+    marks.extend(renewals.map(|at| (instant(at), Mark::Renewal)));
     marks.retain(|(at, _)| window.contains(*at));
     marks.sort_by_key(|(at, _)| *at);
     let stretches = stretches.into_iter().filter_map(|stretch| stretch.within(window)).collect();

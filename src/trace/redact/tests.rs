@@ -27,8 +27,8 @@ fn spec(library: &str, source: WantedSource, progress: ProgressSource) -> TaskSp
     let lock = libraries::lock(b"outbound:lock", library);
     TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        progress: Some(ProgressSpec { source: progress, moves: None, stale_after_ms: 1 }),
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 1 }),
+        progress: Some(ProgressSpec { source: progress, moves: None, stale_after_ms: 1 }.into()),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 1 }.into()),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", StoreIndex(0), lock)

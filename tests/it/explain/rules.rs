@@ -8,6 +8,7 @@ use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explana
 use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::{Problem, of_task};
 use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::seldom::Seldom;
 use lockwatch_judge::snapshot::{
     Judged, KindView, NodeView, Over, PeriodicRun, Rare, RunsView, ShortHolds, SplitView,
     SwitchView, Taken, TaskView, TurnView,
@@ -66,7 +67,7 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
     let free = LockFacts { lock: LockFact::Free, ..facts };
     let unknown = LockFacts { lock: LockFact::Unknown, ..facts };
     let mut view = full_task("outbound");
-    view.lost_users = Box::default();
+    view.lost_users = Seldom::default();
     let mut previous = None;
     let (facts, pieces) = match rule {
         "split_evidence" => {
@@ -310,12 +311,12 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
         (view.held, view.lock_mut().unwrap().hold) = (Some(false), None);
         view.lock_mut().unwrap().fact = LockFact::Free;
     }
-    view.lock_mut().unwrap().runs = Some(Arc::new(runs));
+    view.lock_mut().unwrap().rare.runs = Some(Arc::new(runs));
     let spec =
         RunsSpec { late_after_ms: 600_000, max_ms: Some(20_000), ..RunsSpec::new(3_600_000) };
     let own = Arc::make_mut(&mut view.spec);
     (own.wanted, view.wanted) = (None, Wanted::Unset);
-    own.lock_mut().unwrap().runs = Some(spec);
+    own.lock_mut().unwrap().runs = Some(spec.into());
     (view.verdict, view.rule) = judge(Facts::Runs(facts), None);
     view.judged = Some(Judged { facts: Facts::Runs(facts), previous: None });
     (view, pieces)
@@ -479,7 +480,7 @@ fn all_facts() -> Vec<(Facts, TaskView)> {
             let facts = RunsFacts { lock, run, split, overdue, overran, blind };
             let view = runs_case("between_runs").0;
             let mut view = TaskView { judged: None, ..view };
-            let runs = view.lock_mut().unwrap().runs.as_mut().unwrap();
+            let runs = view.lock_mut().unwrap().rare.runs.as_mut().unwrap();
             Arc::make_mut(runs).fact = run;
             all.push((Facts::Runs(facts), view));
         }

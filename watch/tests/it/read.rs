@@ -114,7 +114,7 @@ fn a_value_path_names_the_holder_and_says_nothing_else() {
     let path = ValuePath::Json("/owner".into());
     let mut spec = spec("string");
     let KindSpec::Lock(lock) = &mut spec.kind else { panic!("a lock") };
-    lock.holder = Some(path);
+    lock.holder = Some(path.into());
     let of = |deadline, value: &str| {
         let replies = vec![Reply::Int(deadline), text(value), Reply::Int(deadline)];
         read(spec.clone(), CAPS, &[replies]).lock().unwrap().clone()
@@ -313,7 +313,7 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
         moves: None,
         stale_after_ms: 60_000,
     };
-    let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec("redisson") });
+    let spec = Arc::new(TaskSpec { progress: Some(progress.into()), ..spec("redisson") });
     let known = read(self::spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = known.lock().unwrap() else { panic!("{known:?}") };
     let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
@@ -438,7 +438,7 @@ fn dead_readers_are_ghosts() {
 fn a_second_round_reads_the_lock_again() {
     let source = ProgressSource::Length(b"q".to_vec());
     let spec = TaskSpec {
-        progress: Some(ProgressSpec { source, moves: None, stale_after_ms: 1 }),
+        progress: Some(ProgressSpec { source, moves: None, stale_after_ms: 1 }.into()),
         ..spec("redisson")
     };
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list"), Reply::Int(-1)]].concat();
@@ -489,7 +489,7 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
 fn a_claim_lives_whichever_of_its_bytes_change() {
     let claim = |count: u32| {
         let spec = TaskSpec {
-            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
             ..spec("redisson")
         };
         let value = format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
@@ -527,7 +527,7 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         let hash =
             |value: Reply| Reply::Array(vec![text("0"), Reply::Array(vec![id.clone(), value])]);
         let spec = TaskSpec {
-            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
             hosts: Some(b"hosts".to_vec()),
             ..spec("redisson")
         };
@@ -543,7 +543,7 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         assert_eq!(reading.parts.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
     }
     let spec = TaskSpec {
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         ..spec("string")
     };
     let claims =
@@ -554,7 +554,7 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
 #[test]
 fn claims_and_pause_come_in_the_same_batch() {
     let spec = TaskSpec {
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         paused_until: Some(b"pause".to_vec()),
         ..spec("redisson")
     };
@@ -571,12 +571,15 @@ fn claims_and_pause_come_in_the_same_batch() {
 fn each_part_that_is_asked_for_gets_its_own_answer() {
     let spec = Arc::new(TaskSpec {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
-        progress: Some(ProgressSpec {
-            source: ProgressSource::Key(b"progress".to_vec()),
-            moves: None,
-            stale_after_ms: 1_000,
-        }),
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        progress: Some(
+            ProgressSpec {
+                source: ProgressSource::Key(b"progress".to_vec()),
+                moves: None,
+                stale_after_ms: 1_000,
+            }
+            .into(),
+        ),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         paused_until: Some(b"pause".to_vec()),
         hosts: Some(b"hosts".to_vec()),
         ..spec("redisson")
@@ -678,12 +681,15 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
     let why = Unknown::Timeout;
     let full = TaskSpec {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
-        progress: Some(ProgressSpec {
-            source: ProgressSource::Length(b"progress".to_vec()),
-            moves: None,
-            stale_after_ms: 1_000,
-        }),
-        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        progress: Some(
+            ProgressSpec {
+                source: ProgressSource::Length(b"progress".to_vec()),
+                moves: None,
+                stale_after_ms: 1_000,
+            }
+            .into(),
+        ),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }.into()),
         paused_until: Some(b"pause".to_vec()),
         ..spec("redisson")
     };

@@ -67,7 +67,7 @@ impl Handover {
             && !across_blind
         {
             wanting.gap.broke(held_ms, expired);
-            shared.totals().phantom_holds += 1;
+            shared.totals().rare.phantom_holds += 1;
             shared.grounds.flapped(log.at);
             log.push(EventKind::PhantomHold { held_ms });
         }
@@ -155,7 +155,7 @@ impl Handover {
     /// The present hold lasted, so the handover that led to it without a gap may be counted.
     fn hold_lasted(&mut self, shared: &mut Shared, at: Mono) {
         if core::mem::take(&mut self.is_direct) && shared.wanted() == Wanted::Yes {
-            shared.totals().take_overs_mut().handed_over(Past { at, ms: 0 });
+            shared.totals().rare.handed_over(Past { at, ms: 0 });
         }
     }
 
@@ -165,9 +165,9 @@ impl Handover {
             return;
         }
         if let Some(outage_ms) = self.outage.settled() {
-            let totals = shared.totals();
+            let totals = &mut shared.totals().rare;
             totals.outage_ms += outage_ms;
-            totals.take_overs_mut().outage_ended(Past { at: log.at, ms: outage_ms });
+            totals.outage_ended(Past { at: log.at, ms: outage_ms });
             log.push(EventKind::Outage { outage_ms });
         }
     }

@@ -84,7 +84,7 @@ impl Losses {
             _ => None,
         };
         for (holders, sign) in late.into_iter().chain(at_once) {
-            shared.totals().holds_lost += 1;
+            shared.totals().rare.holds_lost += 1;
             shared.grounds.rare().lock_lost = Some(log.at);
             log.push(EventKind::LockLost { holders, sign });
         }

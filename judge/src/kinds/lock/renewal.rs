@@ -131,7 +131,7 @@ pub(crate) struct Deadlines {
     /// The newest renewal did not fit the lease of the earlier ones.
     misfit: bool,
     /// Number of consecutive renewals in the rhythm of a watchdog.
-    in_a_row: u32,
+    in_a_row: u16,
     pub(crate) last_renewal: Option<ServerTime>,
     pub(crate) last_latency_ms: Option<u64>,
     pub(crate) last_margin_ms: Option<u64>,
@@ -140,7 +140,7 @@ pub(crate) struct Deadlines {
 /// Number of consecutive renewals that identify a watchdog. Each must come one period after the
 /// last, or two or three if some were not seen. A lock that is released and taken again rarely
 /// matches by chance.
-pub(crate) const RHYTHM: u32 = 5;
+pub(crate) const RHYTHM: u16 = 5;
 const RHYTHM_PERIODS_MAX: u64 = 3;
 /// Tolerance of the rhythm in milliseconds: the delay of a timer, or a part of the period. For a
 /// very short period only a small part of it is allowed.
@@ -160,7 +160,7 @@ pub(crate) enum Move {
         learned_ms: Option<u64>,
         /// Number of consecutive renewals in the rhythm of a watchdog. From [`RHYTHM`] on, no other
         /// client can have held the lock in between.
-        in_a_row: u32,
+        in_a_row: u16,
     },
     /// Back.
     Shortened {

@@ -22,9 +22,9 @@ pub struct LockSpec {
     #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
     pub library: LibraryName,
     /// Where in the lock's value the holder is named; `None`: as the library says.
-    pub holder: Option<ValuePath>,
+    pub holder: Option<Box<ValuePath>>,
     /// Where in the lock's value its holder's host is named; `None`: nowhere.
-    pub host: Option<ValuePath>,
+    pub host: Option<Box<ValuePath>>,
     /// What the scores of its members mean; `None`: it has no scores.
     pub score: Option<Score>,
     /// How many may hold it at once; `None`: not known, so that several are no split.
@@ -42,7 +42,7 @@ pub struct LockSpec {
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
     /// It exists only while a run lasts, and how often there is one; `None`: no periodic task.
-    pub runs: Option<RunsSpec>,
+    pub runs: Option<Box<RunsSpec>>,
     /// The independent stores that it stands on; `None`: only on that of the task.
     #[cfg_attr(feature = "serde", serde(default))]
     pub stores: Option<Box<Stores>>,

@@ -8,6 +8,7 @@ use super::hold::Hold;
 use crate::event::Party;
 use crate::kinds::runs::view::RunsView;
 use crate::reading::{Deadline, Held, Holder, Mode, Unknown};
+use crate::seldom::{Absent, Seldom};
 use crate::shared::hosts::Hosts;
 use crate::shared::splits::witnesses::WitnessView;
 use crate::spec::StoreIndex;
@@ -23,23 +24,81 @@ pub struct LockView {
     pub hold: Option<HoldView>,
     /// The hold that ended last in this process.
     pub last: Option<Arc<LastHold>>,
-    /// Number of waiters, if known.
-    pub waiters: Option<u64>,
-    /// The newest fencing token, if known.
-    pub fencing_token: Option<i64>,
     /// Full lifetime of a hold, if configured or learned.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals, if configured, learned or given by the library's rule.
     pub renewal_period_ms: Option<u64>,
-    /// Instants of the newest renewals of this lock, by any holder, oldest first; at most
-    /// [`RENEWALS_KEPT`].
-    pub renewals: Arc<[Mono]>,
+    /// Its newest renewals, by any holder.
+    pub renewals: Renewals,
+    /// What most locks never show.
+    pub rare: Seldom<RareLockView>,
+}
+
+/// What is shown of few locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RareLockView {
+    /// Number of waiters, if known.
+    pub waiters: Option<u64>,
+    /// The newest fencing token, if known.
+    pub fencing_token: Option<i64>,
     /// What the other servers show, as evidence only.
-    pub witnesses: Box<[WitnessView]>,
+    pub witnesses: Vec<WitnessView>,
     /// Its runs, if it exists only while one lasts.
     pub runs: Option<Arc<RunsView>>,
     /// What each of its stores shows, in the order of the configuration; `None`: there is only one.
     pub stores: Option<Arc<Vec<StoreShows>>>,
+}
+
+impl Absent for RareLockView {
+    const ABSENT: &'static RareLockView = &RareLockView {
+        waiters: None,
+        fencing_token: None,
+        witnesses: Vec::new(),
+        runs: None,
+        stores: None,
+    };
+}
+
+/// The instants of the newest renewals of a lock; at most [`RENEWALS_KEPT`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewals(Option<Arc<Newest>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Newest {
+    at: Mono,
+    /// How long each was before it, oldest first. Instants would take twice the memory.
+    ages_ms: Box<[u32]>,
+}
+
+impl Renewals {
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = Mono> + '_ {
+        self.0.iter().flat_map(|newest| {
+            newest.ages_ms.iter().map(|age_ms| newest.at.minus_ms(u64::from(*age_ms)))
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.as_ref().map_or(0, |newest| newest.ages_ms.len())
+    }
+
+    /// Adds the newest, at `at`.
+    pub(super) fn push(&mut self, at: Mono) {
+        let too_many = (self.count() + 1).saturating_sub(RENEWALS_KEPT);
+        *self = self.iter().skip(too_many).chain([at]).collect();
+    }
+}
+
+/// Oldest first.
+impl FromIterator<Mono> for Renewals {
+    fn from_iter<I: IntoIterator<Item = Mono>>(instants: I) -> Renewals {
+        let instants: Vec<Mono> = instants.into_iter().collect();
+        Renewals(instants.last().map(|newest| {
+            let age = |at: &Mono| u32::try_from(newest.since_ms(*at)).unwrap_or(u32::MAX);
+            Arc::new(Newest { at: *newest, ages_ms: instants.iter().map(age).collect() })
+        }))
+    }
 }
 
 /// What one of several stores shows of a lock.
@@ -62,14 +121,10 @@ impl Default for LockView {
             fact: LockFact::Unknown,
             hold: None,
             last: None,
-            waiters: None,
-            fencing_token: None,
             lease_ms: None,
             renewal_period_ms: None,
-            renewals: Arc::default(),
-            witnesses: Box::default(),
-            runs: None,
-            stores: None,
+            renewals: Renewals::default(),
+            rare: Seldom::default(),
         }
     }
 }

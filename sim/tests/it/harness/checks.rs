@@ -89,13 +89,19 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "unknown" => reason(view.unknown),
         "node" => view.node.as_ref().map_or(word("none"), |node| word(short(node))),
         "witnesses" => joined(
-            view.lock().unwrap().witnesses.iter().map(|witness| short(&witness.node).to_owned()),
+            view.lock()
+                .unwrap()
+                .rare
+                .witnesses
+                .iter()
+                .map(|witness| short(&witness.node).to_owned()),
         ),
         "last_reading" => optional(view.last_reading.map(agent_ms)),
-        "waiters" => count(view.lock().unwrap().waiters),
+        "waiters" => count(view.lock().unwrap().rare.waiters),
         "token" => view
             .lock()
             .unwrap()
+            .rare
             .fencing_token
             .map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
         "lease" => optional(view.lock().unwrap().lease_ms.map(signed)),
@@ -130,18 +136,14 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         }
         "splits" => joined(view.splits.iter().map(|split| split.kind.name().to_owned())),
         "parties" => joined(view.splits.iter().map(|split| parties_named(&split.parties))),
-        "last_handover" => {
-            optional(view.totals.take_overs().last_handover.map(|past| signed(past.ms)))
-        }
+        "last_handover" => optional(view.totals.rare.last_handover.map(|past| signed(past.ms))),
         "last_handover.at" => {
-            optional(view.totals.take_overs().last_handover.map(|past| agent_ms(past.at)))
+            optional(view.totals.rare.last_handover.map(|past| agent_ms(past.at)))
         }
-        "last_outage" => optional(view.totals.take_overs().last_outage.map(|past| signed(past.ms))),
-        "last_outage.at" => {
-            optional(view.totals.take_overs().last_outage.map(|past| agent_ms(past.at)))
-        }
-        "renewed_last" => optional(view.lock().unwrap().renewals.last().map(|at| agent_ms(*at))),
-        "renewals_kept" => Found::Count(view.lock().unwrap().renewals.len() as u64),
+        "last_outage" => optional(view.totals.rare.last_outage.map(|past| signed(past.ms))),
+        "last_outage.at" => optional(view.totals.rare.last_outage.map(|past| agent_ms(past.at))),
+        "renewed_last" => optional(view.lock().unwrap().renewals.iter().last().map(agent_ms)),
+        "renewals_kept" => Found::Count(view.lock().unwrap().renewals.count() as u64),
         "paused" => tri(view.paused),
         _ => return None,
     })
@@ -199,25 +201,25 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
     }
     if let Some(kind) = name.strip_prefix("splits.") {
         let at = SplitKind::ALL.iter().position(|known| known.name() == kind)?;
-        return totals.splits.get(at).copied().map(Found::Count);
+        return totals.rare.splits.get(at).copied().map(Found::Count);
     }
     Some(match name {
-        "total.wanted" => Found::Ms(signed(totals.wanted_ms)),
-        "total.down" => Found::Ms(signed(totals.down_ms)),
-        "total.outage" => Found::Ms(signed(totals.outage_ms)),
-        "total.split" => Found::Ms(signed(totals.split_ms)),
-        "total.blind" => Found::Ms(signed(totals.blind_ms)),
+        "total.wanted" => Found::Ms(signed(totals.rare.wanted_ms)),
+        "total.down" => Found::Ms(signed(totals.rare.down_ms)),
+        "total.outage" => Found::Ms(signed(totals.rare.outage_ms)),
+        "total.split" => Found::Ms(signed(totals.rare.split_ms)),
+        "total.blind" => Found::Ms(signed(totals.rare.blind_ms)),
         "ends" => Found::Count(totals.ends.iter().sum()),
-        "holds_lost" => Found::Count(totals.holds_lost),
+        "holds_lost" => Found::Count(totals.rare.holds_lost),
         "renewals" => Found::Count(totals.renewals),
-        "shortened" => Found::Count(totals.shortened),
+        "shortened" => Found::Count(totals.rare.shortened),
         "acquisitions" => Found::Count(totals.acquisitions),
-        "token_resets" => Found::Count(totals.token_resets),
-        "phantom_holds" => Found::Count(totals.phantom_holds),
-        "handovers" => Found::Count(totals.take_overs().handovers.count()),
-        "handovers.sum" => sum(&totals.take_overs().handovers),
-        "outages" => Found::Count(totals.take_overs().outages.count()),
-        "outages.sum" => sum(&totals.take_overs().outages),
+        "token_resets" => Found::Count(totals.rare.token_resets),
+        "phantom_holds" => Found::Count(totals.rare.phantom_holds),
+        "handovers" => Found::Count(totals.rare.handovers.count()),
+        "handovers.sum" => sum(&totals.rare.handovers),
+        "outages" => Found::Count(totals.rare.outages.count()),
+        "outages.sum" => sum(&totals.rare.outages),
         "latencies" => Found::Count(totals.renewal_latency.count()),
         "latencies.sum" => sum(&totals.renewal_latency),
         _ => return None,
@@ -249,7 +251,7 @@ fn of_server(view: &TaskView, redis: &StoreView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
     let witness =
-        view.lock().unwrap().witnesses.iter().find(|witness| short(&witness.node) == server);
+        view.lock().unwrap().rare.witnesses.iter().find(|witness| short(&witness.node) == server);
     Some(match what {
         "decides" => node.map_or(word("none"), |node| tri(Some(node.decides))),
         "up" => node.map_or(word("none"), |node| tri(node.up)),

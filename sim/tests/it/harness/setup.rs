@@ -171,23 +171,24 @@ impl Setup {
             runs: self.every_ms.map(|every_ms| {
                 let runs = RunsSpec::new(every_ms);
                 let late_after_ms = self.late_after_ms.unwrap_or(runs.late_after_ms);
-                RunsSpec { late_after_ms, max_ms: self.max_ms, ..runs }
+                RunsSpec { late_after_ms, max_ms: self.max_ms, ..runs }.into()
             }),
             ..libraries::lock(key.as_bytes(), self.library)
         };
         TaskSpec {
             wanted: self.wanted.clone().map(|source| WantedSpec { source, codec: Codec::Raw }),
-            progress: self.stale_after_ms.map(|stale_after_ms| ProgressSpec {
-                source: match self.progress_is_length {
-                    true => ProgressSource::Length(bytes("outbound:queue")),
-                    false => ProgressSource::Key(bytes("outbound:progress")),
-                },
-                moves: self.moves,
-                stale_after_ms,
+            progress: self.stale_after_ms.map(|stale_after_ms| {
+                Box::new(ProgressSpec {
+                    source: match self.progress_is_length {
+                        true => ProgressSource::Length(bytes("outbound:queue")),
+                        false => ProgressSource::Key(bytes("outbound:progress")),
+                    },
+                    moves: self.moves,
+                    stale_after_ms,
+                })
             }),
-            claims: self.fresh_for_ms.map(|fresh_for_ms| ClaimsSpec {
-                key: bytes("lockwatch:claims:outbound"),
-                fresh_for_ms,
+            claims: self.fresh_for_ms.map(|fresh_for_ms| {
+                ClaimsSpec { key: bytes("lockwatch:claims:outbound"), fresh_for_ms }.into()
             }),
             paused_until: self.pause.then(|| bytes("outbound:pause")),
             labels: Vec::from_iter(

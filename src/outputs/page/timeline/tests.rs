@@ -1,3 +1,4 @@
+use lockwatch_judge::seldom::Seldom;
 use lockwatch_judge::snapshot::Durations;
 use lockwatch_judge::spec::StoreIndex;
 
@@ -91,7 +92,7 @@ fn holds_gaps_and_handovers() {
         acquired(300, "a"),
     ];
     let mut view = held_view("a", 300_000, 600_000, 1);
-    view.lock_mut().unwrap().renewals = [Mono(590_000)].into();
+    view.lock_mut().unwrap().renewals = [Mono(590_000)].into_iter().collect();
     view.lock_mut().unwrap().hold.as_mut().unwrap().acquired =
         Some(lockwatch_judge::time::ServerTime(1));
     let expected = [
@@ -116,7 +117,7 @@ fn a_gap_goes_on_around_a_phantom_hold_and_ends_when_nobody_wants_the_task() {
         ended(152, "a", End::EndedEarly, Some(2)),
     ];
     let down = TaskView {
-        durations: Durations { down_ms: 400_000, ..Durations::default() },
+        durations: Seldom::new(Durations { down_ms: 400_000, ..Durations::default() }),
         ..free(600_000)
     };
     let expected = ["150-152 a ended_early", "100-150 gap", "152-600+ gap", "0-0 not known"];
@@ -145,7 +146,7 @@ fn what_another_lock_of_this_name_was_is_over() {
     assert_eq!(told(&held, &[&before[..], &[born(300)]].concat()), over);
 
     let down = TaskView {
-        durations: Durations { down_ms: 300_000, ..Durations::default() },
+        durations: Seldom::new(Durations { down_ms: 300_000, ..Durations::default() }),
         ..free(600_000)
     };
     let pending =

@@ -107,7 +107,7 @@ impl<'a> Lock<'a> {
 
     /// Where in the value the holder is named.
     fn holder(self) -> Option<&'a ValuePath> {
-        self.spec?.holder.as_ref()
+        self.spec?.holder.as_deref()
     }
 
     /// What is asked first.

@@ -96,11 +96,14 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 #[test]
 fn the_keys_that_matter_are_lock_switches_and_pause() {
     let mut task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
-    task.progress = Some(ProgressSpec {
-        source: ProgressSource::Key(b"progress".to_vec()),
-        moves: None,
-        stale_after_ms: 1,
-    });
+    task.progress = Some(
+        ProgressSpec {
+            source: ProgressSource::Key(b"progress".to_vec()),
+            moves: None,
+            stale_after_ms: 1,
+        }
+        .into(),
+    );
     task.hosts = Some(b"hosts".to_vec());
     assert_eq!(watched_keys(&task), [b"lock"]);
     task.wanted =

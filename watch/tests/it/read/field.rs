@@ -7,8 +7,8 @@ const WITH_TTLS: Caps = Caps { hpexpiretime: true, ..CAPS };
 fn of(holder: Option<ValuePath>, host: Option<ValuePath>) -> TaskSpec {
     let lock = LockSpec {
         field: Some(b"h.lock.nightly".to_vec()),
-        holder,
-        host,
+        holder: holder.map(Box::new),
+        host: host.map(Box::new),
         ..libraries::lock(b"huey.results.h", "string")
     };
     TaskSpec::new("outbound", StoreIndex(0), lock)
@@ -154,7 +154,7 @@ fn paths_lead_into_the_field() {
 fn a_host_lies_beside_a_secret() {
     let mut spec = spec("string");
     let KindSpec::Lock(lock) = &mut spec.kind else { panic!("a lock") };
-    lock.host = Some(ValuePath::Regex("^(.+)_[0-9]+_[0-9a-f]{32}$".into()));
+    lock.host = Some(ValuePath::Regex("^(.+)_[0-9]+_[0-9a-f]{32}$".into()).into());
     let of = |value: &str, deadline: i64| {
         let replies = vec![Reply::Int(deadline), text(value), Reply::Int(deadline)];
         read(spec.clone(), CAPS, &[replies])

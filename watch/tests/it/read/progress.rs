@@ -7,7 +7,7 @@ const ENDS: i64 = 1_800_000_006_000;
 
 fn task(source: ProgressSource) -> TaskSpec {
     let progress = ProgressSpec { source, moves: None, stale_after_ms: 1 };
-    TaskSpec { progress: Some(progress), ..spec("redisson") }
+    TaskSpec { progress: Some(progress.into()), ..spec("redisson") }
 }
 
 /// The reading of the progress for these parts of the rounds. A free lock is before each.

@@ -77,7 +77,7 @@ impl World {
 
     pub(super) fn with_claims() -> World {
         World::of(|_, task| {
-            task.claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 5_000 });
+            task.claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 5_000 }.into());
         })
     }
 
