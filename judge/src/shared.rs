@@ -226,7 +226,7 @@ impl Shared {
 
     pub(crate) fn count_blind(&mut self, grew_ms: u64) {
         if grew_ms > 0 {
-            self.totals().rare.blind_ms += grew_ms;
+            self.totals().blind_ms += grew_ms;
         }
     }
 

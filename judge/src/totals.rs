@@ -23,6 +23,8 @@ pub struct Totals {
     pub acquisitions: u64,
     /// Ends of holds by [`End::ALL`].
     pub ends: [u64; End::ALL.len()],
+    /// Time without a trustworthy reading.
+    pub blind_ms: u64,
     /// Renewal latencies.
     pub renewal_latency: Histogram,
     /// What most locks never show.
@@ -40,8 +42,6 @@ pub struct RareTotals {
     pub outage_ms: u64,
     /// Time with two holders.
     pub split_ms: u64,
-    /// Time without a trustworthy reading.
-    pub blind_ms: u64,
     /// Splits by [`SplitKind::ALL`].
     pub splits: [u64; SplitKind::ALL.len()],
     /// Deadlines moved back.
@@ -68,7 +68,6 @@ impl Absent for RareTotals {
         down_ms: 0,
         outage_ms: 0,
         split_ms: 0,
-        blind_ms: 0,
         splits: [0; SplitKind::ALL.len()],
         shortened: 0,
         holds_lost: 0,
@@ -111,6 +110,7 @@ impl Default for Totals {
             renewals: 0,
             acquisitions: 0,
             ends: [0; End::ALL.len()],
+            blind_ms: 0,
             renewal_latency: Histogram::new(&RENEWAL_LATENCY_BOUNDS_MS),
             rare: Seldom::default(),
         }

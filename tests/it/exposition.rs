@@ -757,7 +757,7 @@ fn extreme_figures_can_be_read() {
     let mut task = full_task("outbound");
     task.lock_mut().unwrap().rare.fencing_token = Some(i64::MIN);
     task.lock_mut().unwrap().lease_ms = Some(u64::MAX);
-    task.lock_mut().unwrap().rare.waiters = Some(u64::MAX);
+    task.lock_mut().unwrap().waiters = Some(u32::MAX);
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
     totals.rare.handovers.sum_ms = u64::MAX;

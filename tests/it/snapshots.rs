@@ -352,10 +352,10 @@ pub(crate) fn full_task(name: &str) -> TaskView {
                 holders: vec![party(b"before")],
                 seen: ServerTime(1_799_999_938_000),
             })),
+            waiters: Some(1),
             lease_ms: Some(30_000),
             renewal_period_ms: Some(10_000),
             rare: Seldom::new(RareLockView {
-                waiters: Some(1),
                 fencing_token: Some(-42),
                 witnesses: vec![WitnessView {
                     behind_ms: Some(1_250),
@@ -441,7 +441,6 @@ fn totals() -> Totals {
         down_ms: 61_500,
         outage_ms: 33_000,
         split_ms: 7,
-        blind_ms: 3_000,
         splits: [1, 4, 2, 3, 0, 0],
         shortened: 4,
         holds_lost: 2,
@@ -452,6 +451,7 @@ fn totals() -> Totals {
     let mut totals = Totals {
         renewals: 8_640,
         acquisitions: 5,
+        blind_ms: 3_000,
         ends: [1, 2, 3, 4, 5],
         rare: Seldom::new(rare),
         ..Totals::default()

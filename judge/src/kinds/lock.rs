@@ -64,7 +64,7 @@ pub(crate) struct LockTask {
     handover: Handover,
     /// A claim while the lock is free was reported.
     claimed_while_free: bool,
-    waiters: Option<u64>,
+    waiters: Option<u32>,
     fencing_token: Option<i64>,
     renewals: Renewals,
     shown: ShownHolders,
@@ -376,8 +376,8 @@ impl LockTask {
 
     /// Waiters and token.
     fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log) {
-        if extras.waiters.is_some() {
-            self.waiters = extras.waiters;
+        if let Some(waiters) = extras.waiters {
+            self.waiters = Some(u32::try_from(waiters).unwrap_or(u32::MAX));
         }
         if let Some(token) = extras.fencing_token {
             if let Some(from) = self.fencing_token.filter(|from| token < *from) {
@@ -585,11 +585,11 @@ impl Kind for LockTask {
             fact: lock.fact(),
             hold: self.present().map(|hold| hold.view(self.shown.holders(), self.ttl_ms)),
             last: self.last.clone(),
+            waiters: self.waiters.filter(|_| is_read),
             lease_ms: known_mode.map_or_else(|| lock.leases.any(), |mode| lock.leases.of(mode)),
             renewal_period_ms: lock.period_ms(),
             renewals: self.renewals.clone(),
             rare: Seldom::new(RareLockView {
-                waiters: self.waiters.filter(|_| is_read),
                 fencing_token: self.fencing_token.filter(|_| is_read),
                 witnesses: self.witnesses.view(),
                 runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),

@@ -266,7 +266,7 @@ fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
         (now.rare.down_ms < before.rare.down_ms, "down_ms"),
         (now.rare.outage_ms < before.rare.outage_ms, "outage_ms"),
         (now.rare.split_ms < before.rare.split_ms, "split_ms"),
-        (now.rare.blind_ms < before.rare.blind_ms, "blind_ms"),
+        (now.blind_ms < before.blind_ms, "blind_ms"),
         (some_fall(&before.rare.splits, &now.rare.splits), "splits"),
         (now.renewals < before.renewals, "renewals"),
         (now.rare.shortened < before.rare.shortened, "shortened"),

@@ -689,7 +689,7 @@ fn counted(view: &TaskView) -> impl PartialEq + use<> {
     let durations = Durations { split_ms: 0, blind_ms: 0, ..*view.durations };
     let mut totals = Totals::clone(&view.totals);
     totals.rare.splits = Totals::default().rare.splits;
-    (totals.rare.split_ms, totals.rare.blind_ms) = (0, 0);
+    (totals.rare.split_ms, totals.blind_ms) = (0, 0);
     (durations, totals)
 }
 

@@ -497,7 +497,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().rare.waiters
+        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));

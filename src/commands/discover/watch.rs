@@ -76,7 +76,7 @@ pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
     if changes > 0 {
         text.push_str(&format!("; taken {} in {}", times(changes), duration_text(watch_ms)));
     }
-    let waiters = view.lock().and_then(|lock| lock.rare.waiters);
+    let waiters = view.lock().and_then(|lock| lock.waiters);
     if let Some(waiters) = waiters.filter(|waiters| *waiters > 0) {
         text.push_str(&format!("; {waiters} waiting"));
     }

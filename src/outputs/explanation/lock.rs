@@ -38,7 +38,7 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
         (None, _) => "unknown".to_owned(),
     };
     let extras = [
-        ("waiters", lock.rare.waiters.map(|it| it.to_string())),
+        ("waiters", lock.waiters.map(|it| it.to_string())),
         ("token", lock.rare.fencing_token.map(|it| it.to_string())),
     ];
     let extras: String = extras

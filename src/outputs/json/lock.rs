@@ -19,7 +19,7 @@ pub(super) fn lock(published: &Published, view: &TaskView, lock: &LockView) -> L
         fact: lock.fact.name().into(),
         unknown: view.unknown.map(|why| unknown(why, view.words(why))),
         hold: lock.hold.as_ref().map(|own| hold(published, view, own)),
-        waiters: lock.rare.waiters,
+        waiters: lock.waiters.map(u64::from),
         fencing_token: lock.rare.fencing_token,
         lease_seconds: lock.lease_ms.map(Seconds),
         renewal_period_seconds: lock.renewal_period_ms.map(Seconds),

@@ -193,7 +193,7 @@ fn totals(totals: &snapshot::Totals) -> Totals {
         down_seconds: Seconds(totals.rare.down_ms),
         outage_seconds: Seconds(totals.rare.outage_ms),
         split_seconds: Seconds(totals.rare.split_ms),
-        blind_seconds: Seconds(totals.rare.blind_ms),
+        blind_seconds: Seconds(totals.blind_ms),
         splits: counts(SplitKind::ALL.map(SplitKind::name), totals.rare.splits),
         acquisitions: totals.acquisitions,
         ends: counts(End::ALL.map(End::name), totals.ends),

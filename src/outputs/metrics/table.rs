@@ -197,7 +197,7 @@ fn ttl(task: &TaskView) -> Option<Number> {
 
 fn waiters(task: &TaskView) -> Option<Number> {
     let shows = task.spec.needs_standby() || task.spec.full_metrics;
-    task.lock()?.rare.waiters.filter(|_| shows).map(Count)
+    task.lock()?.waiters.filter(|_| shows).map(|waiters| Count(waiters.into()))
 }
 
 /// How often the holder came back into the lock that it held already; of several holders the most.
@@ -614,7 +614,7 @@ pub static TABLE: &[Metric] = &[
         source: OfFullTask(Counter(|t| Some(Ms(t.totals.rare.split_ms)))) },
     Metric { name: "lockwatch_task_blind_time_seconds_total",
         help: "Time without a trustworthy reading of what matters.",
-        source: OfFullTask(Counter(|t| Some(Ms(t.totals.rare.blind_ms)))) },
+        source: OfFullTask(Counter(|t| Some(Ms(t.totals.blind_ms)))) },
     Metric { name: "lockwatch_task_splits_by_kind_total",
         help: "Times that evidence of two holders appeared, by kind.",
         source: OfFullTask(Counters(&["kind"], splits_by_kind)) },

@@ -24,6 +24,8 @@ pub struct LockView {
     pub hold: Option<HoldView>,
     /// The hold that ended last in this process.
     pub last: Option<Arc<LastHold>>,
+    /// Number of waiters, if known.
+    pub waiters: Option<u32>,
     /// Full lifetime of a hold, if configured or learned.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals, if configured, learned or given by the library's rule.
@@ -37,8 +39,6 @@ pub struct LockView {
 /// What is shown of few locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RareLockView {
-    /// Number of waiters, if known.
-    pub waiters: Option<u64>,
     /// The newest fencing token, if known.
     pub fencing_token: Option<i64>,
     /// What the other servers show, as evidence only.
@@ -50,13 +50,8 @@ pub struct RareLockView {
 }
 
 impl Absent for RareLockView {
-    const ABSENT: &'static RareLockView = &RareLockView {
-        waiters: None,
-        fencing_token: None,
-        witnesses: Vec::new(),
-        runs: None,
-        stores: None,
-    };
+    const ABSENT: &'static RareLockView =
+        &RareLockView { fencing_token: None, witnesses: Vec::new(), runs: None, stores: None };
 }
 
 /// The instants of the newest renewals of a lock; at most [`RENEWALS_KEPT`].
@@ -121,6 +116,7 @@ impl Default for LockView {
             fact: LockFact::Unknown,
             hold: None,
             last: None,
+            waiters: None,
             lease_ms: None,
             renewal_period_ms: None,
             renewals: Renewals::default(),

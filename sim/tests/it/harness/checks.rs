@@ -97,7 +97,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
                 .map(|witness| short(&witness.node).to_owned()),
         ),
         "last_reading" => optional(view.last_reading.map(agent_ms)),
-        "waiters" => count(view.lock().unwrap().rare.waiters),
+        "waiters" => count(view.lock().unwrap().waiters.map(u64::from)),
         "token" => view
             .lock()
             .unwrap()
@@ -208,7 +208,7 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
         "total.down" => Found::Ms(signed(totals.rare.down_ms)),
         "total.outage" => Found::Ms(signed(totals.rare.outage_ms)),
         "total.split" => Found::Ms(signed(totals.rare.split_ms)),
-        "total.blind" => Found::Ms(signed(totals.rare.blind_ms)),
+        "total.blind" => Found::Ms(signed(totals.blind_ms)),
         "ends" => Found::Count(totals.ends.iter().sum()),
         "holds_lost" => Found::Count(totals.rare.holds_lost),
         "renewals" => Found::Count(totals.renewals),
