@@ -2,8 +2,11 @@
 //! when the guard is gone or the deadline has come. It is as small as that: no runtime, no Redis,
 //! nothing that could wait for anything else.
 //!
-//! The guard starts it from the same program, with one end of a socket as its standard input. The
-//! script inherits everything else, so its output needs nobody.
+//! The guard starts it from the same program, with one end of a socket as its standard input. In
+//! the same way the keeper starts the *starter*, which enters the script's group and waits. Ordered
+//! to start, it becomes the script. So a guard that waits for a lock has both of them ready, because
+//! starting programs and entering a group take longer than taking the lock. The script inherits
+//! everything else, so its output needs nobody.
 
 pub mod boot;
 pub mod group;
@@ -21,7 +24,6 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockwatch_judge::time::Mono;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -32,18 +34,18 @@ use rustix::process::{
 use self::boot::Alarm;
 use self::group::Group;
 use self::tree::Tree;
-use self::wire::{Ended, Lines, Order};
+use self::wire::{Ended, Lines, Order, Start};
 use crate::exit::Exit;
 
 /// This very program, also after an upgrade.
 pub const PROGRAM: &str = "/proc/self/exe";
 /// The hidden command.
 pub const COMMAND: &str = "keeper";
-/// The one that enters a group and becomes the script.
+/// The one of the starter, which enters a group and becomes the script.
 const ENTER: &str = "enter";
-/// Stands for no group, or no input, among the keeper's arguments.
+/// Stands for no group, or no input, among the arguments of keeper and starter.
 pub const NOTHING: &str = "-";
-/// Stands for the guard's standard input, which comes through the socket.
+/// Stands for the guard's standard input, which comes through the sockets.
 pub const INPUT: &str = "input";
 /// How long processes that were left over may stay unreaped.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -65,69 +67,71 @@ pub fn run_if_asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Exi
     }))
 }
 
-/// `arguments`: the deadline, the group, the input, and the script with its arguments.
+/// `arguments`: the group, the input, and the script with its arguments.
 fn keep(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [dead_by, group, input, script @ ..] = arguments else {
+    let [group, input, _, ..] = arguments else {
         anyhow::bail!("is started by `lockwatch guard` only");
     };
-    let dead_by = dead_by.to_str().and_then(|text| text.parse().ok()).map(Mono);
-    let dead_by = dead_by.context("has no deadline")?;
-    let group = (group != NOTHING).then(|| Group::at(group));
     setsid().context("cannot begin a session")?;
     set_child_subreaper(Some(getpid())).context("cannot adopt processes")?;
-    let guard = UnixStream::from(
-        std::io::stdin().as_fd().try_clone_to_owned().context("has no guard to listen to")?,
-    );
-    let input = match input == INPUT {
-        true => Stdio::from(input::receive(&guard).context("has no input for the script")?),
-        false => Stdio::null(),
-    };
+    let guard = parent().context("has no guard to listen to")?;
+    let (starter, theirs) = UnixStream::pair().context("cannot connect to a starter")?;
+    if input == INPUT {
+        let input = input::receive(&guard).context("has no input for the script")?;
+        input::send(&starter, input).context("cannot pass the input on")?;
+    }
     guard.set_nonblocking(true).context("cannot listen to the guard")?;
     let alarm = Alarm::new().context("cannot set an alarm")?;
-    alarm.set(dead_by).context("cannot set an alarm")?;
-    let mut command = command(script, group.as_ref())?;
-    match command.stdin(input).process_group(0).spawn() {
+    let mut command = Command::new(PROGRAM);
+    command.arg0("lockwatch").arg(ENTER).args(arguments).stdin(OwnedFd::from(theirs));
+    let spawned = command.process_group(0).spawn();
+    // With it goes the starter's side of the socket.
+    drop(command);
+    match spawned {
         Ok(script) => {
             let script = Pid::from_raw(script.id().try_into().unwrap_or(0)).context("no script")?;
-            let tree = Tree::of(getpid(), group);
-            Keeper { script, guard, alarm, tree, lines: Lines::default(), code: None }.run()?;
+            let tree = Tree::of(getpid(), (group != NOTHING).then(|| Group::at(group)));
+            let (starter, lines) = (Some(starter), Lines::default());
+            Keeper { script, starter, due: None, guard, alarm, tree, lines, code: None }.run()?;
         }
         Err(error) => {
-            let code = Some(cannot_run(command.get_program(), &error).code());
+            let code = Some(cannot_run(OsStr::new(PROGRAM), &error).code());
             wire::report_end(&guard, Ended { code, at: boot::now() });
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that runs the script. With a group it is this program, which enters the group and
-/// then becomes the script: so the keeper is never in the group, and the script is never outside.
-fn command(script: &[OsString], group: Option<&Group>) -> anyhow::Result<Command> {
-    let [program, arguments @ ..] = script else { anyhow::bail!("has no script") };
-    Ok(match group {
-        Some(group) => {
-            let mut enters = Command::new(PROGRAM);
-            enters.arg0("lockwatch").arg(ENTER).arg(group.path()).args(script);
-            enters
-        }
-        None => {
-            let mut runs = Command::new(program);
-            runs.args(arguments);
-            runs
-        }
-    })
+/// The process that started this one, at the other end of the standard input.
+fn parent() -> std::io::Result<UnixStream> {
+    std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from)
 }
 
-/// Becomes the script. `arguments`: the group, and the script with its arguments.
+/// Enters the group, and becomes the script when it is ordered to: so the keeper is never in the
+/// group, and the script is never outside. `arguments` as those of the keeper.
 fn enter(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [group, script @ ..] = arguments else { anyhow::bail!("has no group to enter") };
+    let [group, input, program, arguments @ ..] = arguments else {
+        anyhow::bail!("has no script");
+    };
     // Without it the script is killed by its descent, as on other systems.
-    if let Err(error) = Group::at(group).enter() {
+    if group != NOTHING
+        && let Err(error) = Group::at(group).enter()
+    {
         say(format_args!("lockwatch: the script is not in {}: {error}", group.display()));
     }
-    let mut script = command(script, None)?;
-    let error = script.exec();
-    Ok(ExitCode::from(cannot_run(script.get_program(), &error)))
+    let input = match input == INPUT {
+        true => Stdio::from(input::receive(&parent()?).context("has no input for the script")?),
+        false => Stdio::null(),
+    };
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("cannot listen to the keeper")?;
+    // Without a keeper there is no script.
+    let Some(Order::Start(start)) = line.strip_suffix('\n').and_then(Order::parse) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let mut script = Command::new(program);
+    let error = script.args(arguments).envs(start.environment()).stdin(input).exec();
+    Ok(ExitCode::from(cannot_run(program, &error)))
 }
 
 /// Writes a line to standard error. Where that is impossible, such as on a full disk, the exit code
@@ -143,7 +147,12 @@ fn cannot_run(program: &OsStr, error: &Error) -> Exit {
 }
 
 struct Keeper {
+    /// Also before the starter has become the script.
     script: Pid,
+    /// The starter, while it waits.
+    starter: Option<UnixStream>,
+    /// The start that was ordered and has not been carried out yet.
+    due: Option<Start>,
     guard: UnixStream,
     alarm: Alarm,
     tree: Tree,
@@ -197,7 +206,9 @@ impl Keeper {
             PollFd::from_borrowed_fd(self.alarm.as_fd(), PollFlags::IN),
             PollFd::new(exits, PollFlags::IN),
         ];
-        match poll(&mut fds, Some(&REAP_EVERY)) {
+        // Before the script begins, nothing can be left over.
+        let reaps = self.starter.is_none().then_some(&REAP_EVERY);
+        match poll(&mut fds, reaps) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait"),
         }
@@ -209,18 +220,36 @@ impl Keeper {
     fn listen(&mut self) -> Next {
         let Ok(orders) = self.lines.read(&self.guard) else { return Next::Kill };
         for order in orders {
-            match order {
-                Order::Extend(dead_by) => {
-                    // Without an alarm nothing would end the script.
-                    if self.alarm.set(dead_by).is_err() {
-                        return Next::Kill;
-                    }
+            let dead_by = match order {
+                Order::Start(start) => self.due.insert(start).dead_by,
+                Order::Extend(dead_by) => dead_by,
+                Order::Signal(signal) => {
+                    self.signal(signal);
+                    continue;
                 }
-                Order::Signal(signal) => self.signal(signal),
                 Order::Kill => return Next::Kill,
+            };
+            // Without an alarm nothing would end the script.
+            if self.alarm.set(dead_by).is_err() {
+                return Next::Kill;
             }
         }
+        self.begin();
         Next::GoOn
+    }
+
+    /// Carries out the start that was ordered, unless this process stood still until after the
+    /// script's deadline.
+    fn begin(&mut self) {
+        if self.alarm.is_over() {
+            return;
+        }
+        if let Some(start) = self.due.take()
+            && let Some(mut starter) = self.starter.take()
+        {
+            // A starter that is gone is noticed by its handle.
+            let _gone = starter.write_all(Order::Start(start).line().as_bytes());
+        }
     }
 
     /// Signals the script and what runs in its process group.

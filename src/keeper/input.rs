@@ -1,9 +1,9 @@
-//! The standard input of a guard, on its way to the script: through the socket between guard and
-//! keeper, so that the script reads the very same file, pipe or terminal.
+//! The standard input of a guard, on its way to the script: through the sockets between guard,
+//! keeper and starter, so that the script reads the very same file, pipe or terminal.
 
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::cmsg_space;
@@ -17,27 +17,26 @@ use rustix::net::{
 /// Goes with the descriptor: one without any byte is not sent.
 const MARK: u8 = b'i';
 
-/// Passes the standard input of this process on. Nothing may have been sent before.
+/// Passes an input on. Nothing may have been sent before.
 ///
 /// # Errors
-/// The keeper is gone, or the system refuses it.
-pub fn send(keeper: &UnixStream) -> std::io::Result<()> {
-    let (input, mut space) = (std::io::stdin(), [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
-    let inputs = [input.as_fd()];
+/// The other side is gone, or the system refuses it.
+pub fn send(to: &UnixStream, input: impl AsFd) -> std::io::Result<()> {
+    let (inputs, mut space) = ([input.as_fd()], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&inputs));
-    sendmsg(keeper, &[IoSlice::new(&[MARK])], &mut control, SendFlags::empty())?;
+    sendmsg(to, &[IoSlice::new(&[MARK])], &mut control, SendFlags::empty())?;
     Ok(())
 }
 
 /// Takes what [`send`] has sent. The socket must block.
 ///
 /// # Errors
-/// The guard is gone, or sent something else.
-pub fn receive(guard: &UnixStream) -> std::io::Result<OwnedFd> {
+/// The other side is gone, or sent something else.
+pub fn receive(from: &UnixStream) -> std::io::Result<OwnedFd> {
     let (mut mark, mut space) = ([0], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(guard, &mut [IoSliceMut::new(&mut mark)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(from, &mut [IoSliceMut::new(&mut mark)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let passed = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut inputs) => inputs.next(),
         _ => None,

@@ -5,8 +5,10 @@ use std::io::{Error, ErrorKind, Read, Write};
 use lockwatch_judge::time::Mono;
 
 /// An order of the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// The script begins.
+    Start(Start),
     /// The script may run until then.
     Extend(Mono),
     /// The script and its process group get this signal.
@@ -15,18 +17,51 @@ pub enum Order {
     Kill,
 }
 
+/// How a script is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// It may run until then.
+    pub dead_by: Mono,
+    /// The fencing token.
+    pub token: u64,
+    /// The holder's id, as in the lock.
+    pub holder: String,
+}
+
+impl Start {
+    /// What the script finds in its environment, as far as it differs from hold to hold.
+    pub fn environment(&self) -> [(&'static str, String); 3] {
+        [
+            ("LOCKWATCH_HOLDER", self.holder.clone()),
+            ("LOCKWATCH_TOKEN", self.token.to_string()),
+            ("LOCKWATCH_DEADLINE_BOOT_MS", self.dead_by.0.to_string()),
+        ]
+    }
+}
+
 impl Order {
     /// The line that says it.
-    pub fn line(self) -> String {
+    pub fn line(&self) -> String {
         match self {
+            Order::Start(Start { dead_by, token, holder }) => {
+                format!("start {} {token} {holder}\n", dead_by.0)
+            }
             Order::Extend(dead_by) => format!("extend {}\n", dead_by.0),
             Order::Signal(signal) => format!("signal {signal}\n"),
             Order::Kill => "kill\n".to_owned(),
         }
     }
 
-    fn parse(line: &str) -> Option<Order> {
+    /// Reads the line, without its end.
+    pub fn parse(line: &str) -> Option<Order> {
         match line.split_once(' ').unwrap_or((line, "")) {
+            ("start", start) => {
+                let mut words = start.splitn(3, ' ');
+                let mut number = || words.next()?.parse().ok();
+                let (dead_by, token) = (Mono(number()?), number()?);
+                let holder = words.next()?.to_owned();
+                Some(Order::Start(Start { dead_by, token, holder }))
+            }
             ("extend", ms) => ms.parse().ok().map(|ms| Order::Extend(Mono(ms))),
             ("signal", signal) => signal.parse().ok().map(Order::Signal),
             ("kill", "") => Some(Order::Kill),
@@ -95,8 +130,10 @@ mod tests {
 
     #[test]
     fn orders_arrive_as_they_were_given_however_they_are_cut() {
-        let all = [Order::Extend(Mono(u64::MAX)), Order::Signal(15), Order::Kill];
-        let text: String = all.iter().map(|order| order.line()).collect();
+        let start = Start { dead_by: Mono(7), token: 12, holder: "2b1e-4:3".to_owned() };
+        let all =
+            [Order::Start(start), Order::Extend(Mono(u64::MAX)), Order::Signal(15), Order::Kill];
+        let text: String = all.iter().map(Order::line).collect();
         let (mut guard, keeper) = UnixStream::pair().unwrap();
         keeper.set_nonblocking(true).unwrap();
         let (mut lines, mut read) = (Lines::default(), Vec::new());

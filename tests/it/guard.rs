@@ -12,6 +12,7 @@ mod mixed;
 mod network;
 mod output;
 mod pauses;
+mod ready;
 mod replicas;
 mod rights;
 mod topologies;
@@ -208,7 +209,7 @@ impl Guard {
     fn scripts(&self) -> Vec<i32> {
         let is_ours = |pid: &i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            *pid != self.pid() && !line.is_empty() && !line.starts_with(b"lockwatch\0keeper\0")
+            *pid != self.pid() && !line.is_empty() && !line.starts_with(b"lockwatch\0")
         };
         self.processes().into_iter().filter(is_ours).collect()
     }

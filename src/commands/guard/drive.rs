@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
-use crate::keeper::wire::Ended;
+use crate::keeper::wire::{Ended, Start};
 use crate::keeper::{input, say};
 use crate::telemetry;
 
@@ -67,20 +67,24 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let (runs, sees_runs) = watch::channel(Runs::default());
     let (wanted, sees_wanted) = mpsc::channel(1);
     let (changed, sees_changed) = mpsc::channel(1);
-    let (poke, is_poked) = mpsc::channel(1);
+    let (switched, sees_switched) = mpsc::channel(1);
     let (waits, sees_waits) = watch::channel(false);
-    tokio::spawn(listen::run(plan.clone(), sees_waits, changed));
+    tokio::spawn(listen::run(
+        plan.clone(),
+        sees_waits,
+        listen::Changes { lock: changed, switched },
+    ));
     let (overruns, hears_overruns) = mpsc::unbounded_channel();
-    let side_keys = SideKeys::new(plan.clone(), sees_runs, wanted, is_poked, hears_overruns);
+    let side_keys = SideKeys::new(plan.clone(), sees_runs, wanted, sees_switched, hears_overruns);
     let side_keys = tokio::spawn(side_keys.run());
     let guard = Guard::new(plan.terms, boot::now(), fastrand::u64(..));
     let mut driver = Driver {
         guard,
         script: None,
+        ready: None,
         requests,
         runs,
         waits,
-        poke,
         manager: Manager::of_environment(),
         asked: false,
         warned_of_input: Cell::new(false),
@@ -94,6 +98,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let code =
         driver.run(&mut signals, Seen { replies, wanted: sees_wanted, changed: sees_changed });
     let code = code.await?;
+    driver.dismiss().await;
     // What the agent reads is taken back.
     drop(driver);
     let _slow = tokio::time::timeout(Duration::from_secs(1), side_keys).await;
@@ -126,6 +131,14 @@ fn await_alarm() -> anyhow::Result<AsyncFd<Alarm>> {
     AsyncFd::new(Alarm::new()?).context("cannot set an alarm")
 }
 
+/// Waits for the end of a script, if there is one.
+async fn end_of(script: &mut Option<(Script, Gone)>) -> Option<Ended> {
+    match script {
+        Some((_, gone)) => gone.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
 /// What reaches the loop.
 struct Seen {
     replies: mpsc::Receiver<(Reply, Option<Trouble>)>,
@@ -152,13 +165,14 @@ struct Driver {
     plan: Plan,
     guard: Guard,
     script: Option<(Script, Gone)>,
+    /// The next script, whose keeper was started while another client has the lock.
+    ready: Option<(Script, Gone)>,
     /// What the script is put into, where that is possible.
     group: Option<Group>,
     requests: mpsc::Sender<Action>,
     runs: watch::Sender<Runs>,
     /// Whether it waits for another client to release the lock.
     waits: watch::Sender<bool>,
-    poke: mpsc::Sender<()>,
     overruns: mpsc::UnboundedSender<(u64, u64)>,
     manager: Manager,
     /// It was asked to end.
@@ -184,24 +198,20 @@ impl Driver {
             }
             self.tell_runs();
             let waits = self.guard.waits();
-            self.waits.send_if_modified(|before| std::mem::replace(before, waits) != waits);
+            let differs = |before: &mut bool| std::mem::replace(before, waits) != waits;
+            // One that dies is not made again before the next wait.
+            if self.waits.send_if_modified(differs) && waits && self.ready.is_none() {
+                self.ready = self.prepare().ok();
+            }
             let wake = self.guard.next_wake().unwrap_or(Mono(u64::MAX));
             alarm.get_ref().set(wake).context("cannot set an alarm")?;
-            let script = async {
-                match &mut self.script {
-                    Some((_, gone)) => gone.await.ok(),
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                gone = script => self.gone(gone),
+                gone = end_of(&mut self.script) => self.gone(gone),
+                _ = end_of(&mut self.ready) => self.ready = None,
                 signal = signals.next() => self.signalled(signal),
                 Some((reply, trouble)) = seen.replies.recv() => self.replied(reply, trouble),
                 Some(wanted) = seen.wanted.recv() => self.handle(Input::Wanted(wanted)),
-                Some(()) = seen.changed.recv() => {
-                    self.handle(Input::Changed);
-                    let _poked_already = self.poke.try_send(());
-                }
+                Some(()) = seen.changed.recv() => self.handle(Input::Changed),
                 _ = alive.tick() => self.manager.notify("WATCHDOG=1"),
                 rings = alarm.readable() => rings?.clear_ready(),
             }
@@ -309,28 +319,40 @@ impl Driver {
         None
     }
 
-    fn start(&mut self, token: u64, dead_by: Mono) {
-        let task = self.plan.spec.name.to_string();
+    /// A script that can begin, and whose keeper has been started.
+    fn prepare(&self) -> anyhow::Result<(Script, Gone)> {
         let environment = [
-            ("LOCKWATCH_TASK", task.clone()),
-            ("LOCKWATCH_HOLDER", self.plan.holder.field().to_owned()),
-            ("LOCKWATCH_TOKEN", token.to_string()),
-            ("LOCKWATCH_DEADLINE_BOOT_MS", dead_by.0.to_string()),
+            ("LOCKWATCH_TASK", self.plan.spec.name.to_string()),
             ("LOCKWATCH_LEASE_MS", self.plan.terms.lease_ms.to_string()),
         ];
-        self.warn_of_input();
         let (command, group) = (&self.plan.command, self.group.as_ref());
-        match Script::start(command, &environment, dead_by, group, self.plan.stdin) {
-            Ok(script) => {
+        Script::prepare(command, &environment, group, self.plan.stdin)
+    }
+
+    fn start(&mut self, token: u64, dead_by: Mono) {
+        let task = &*self.plan.spec.name;
+        let holder = self.plan.holder.field().to_owned();
+        self.warn_of_input();
+        match self.ready.take().map_or_else(|| self.prepare(), Ok) {
+            Ok((mut script, gone)) => {
+                script.begin(Start { dead_by, token, holder });
                 tracing::info!(task, token, "starts the script");
                 self.manager.notify("STATUS=runs the script");
-                self.script = Some(script);
+                self.script = Some((script, gone));
             }
             Err(error) => {
                 tracing::error!(task, error = format!("{error:#}"), "cannot start the script");
                 let at = boot::now();
                 self.handle(Input::Gone { code: Some(Exit::CannotRun.code()), at });
             }
+        }
+    }
+
+    /// The script that is ready is not needed any more.
+    async fn dismiss(&mut self) {
+        if let Some((mut script, gone)) = self.ready.take() {
+            script.kill();
+            let _slow = tokio::time::timeout(Duration::from_secs(1), gone).await;
         }
     }
 

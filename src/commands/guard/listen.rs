@@ -16,13 +16,19 @@ use crate::io::{Failure, listen};
 /// Pause before the next attempt to listen. Meanwhile the guard asks now and then.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Says through `changed` that something may have changed, for as long as somebody listens to that.
-/// `waits`: whether the guard waits for a release.
-pub(super) async fn run(plan: Plan, mut waits: watch::Receiver<bool>, changed: mpsc::Sender<()>) {
+/// Where it is reported that something may have changed.
+pub(super) struct Changes {
+    pub(super) lock: mpsc::Sender<()>,
+    pub(super) switched: mpsc::Sender<()>,
+}
+
+/// Reports changes for as long as somebody listens to those of the lock. `waits`: whether the guard
+/// waits for a release.
+pub(super) async fn run(plan: Plan, mut waits: watch::Receiver<bool>, changes: Changes) {
     let (mut store, key) = (plan.store(), plan.spec.kind.key().clone());
     let mut is_reported = false;
-    while !changed.is_closed() {
-        let heard = until_it_breaks(&mut store, &key, &plan.spec, &mut waits, &changed).await;
+    while !changes.lock.is_closed() {
+        let heard = until_it_breaks(&mut store, &key, &plan.spec, &mut waits, &changes).await;
         let Err(failure) = heard else { return };
         store.forget(&key);
         if !std::mem::replace(&mut is_reported, true) {
@@ -38,30 +44,37 @@ async fn until_it_breaks(
     key: &[u8],
     spec: &TaskSpec,
     waits: &mut watch::Receiver<bool>,
-    changed: &mpsc::Sender<()>,
+    changes: &Changes,
 ) -> Result<(), Failure> {
     let at = store.home(key).await?;
-    let keys = keys(key, spec);
+    let switches = switches(spec);
     let mut subscribed = *waits.borrow_and_update();
-    let mut commands = vec![tracking(&keys)];
+    let mut commands = vec![tracking([&[key.to_vec()], &switches[..]].concat())];
     commands.extend(subscribed.then(|| subscription(true, key)));
     let mut listening = listen(&store.endpoint(at), commands).await?;
     // What happened before nobody heard.
-    let mut matters = true;
+    let (mut of_lock, mut of_switches) = (true, true);
     loop {
-        if matters {
-            // One wake-up that waits is enough.
-            let _full = changed.try_send(());
+        for (matters, changed) in [(of_lock, &changes.lock), (of_switches, &changes.switched)] {
+            if matters {
+                // One wake-up that waits is enough.
+                let _full = changed.try_send(());
+            }
         }
-        matters = false;
+        (of_lock, of_switches) = (false, false);
         tokio::select! {
             filled = listening.fill() => {
                 filled?;
-                // Other keys may begin like these.
-                matters = listening.take()?.iter().any(|push| match push {
-                    Push::Changed(key) => keys.contains(key),
-                    _ => true,
-                });
+                for push in listening.take()? {
+                    match push {
+                        // Each renewal changes the lock. Other keys may begin like these.
+                        Push::Changed(changed) => {
+                            of_lock |= changed == key;
+                            of_switches |= switches.contains(&changed);
+                        }
+                        _ => (of_lock, of_switches) = (true, true),
+                    }
+                }
             }
             alive = waits.changed() => {
                 if alive.is_err() {
@@ -77,9 +90,9 @@ async fn until_it_breaks(
 }
 
 /// Makes the server announce changes of the keys.
-fn tracking(keys: &[Key]) -> Command {
+fn tracking(keys: Vec<Key>) -> Command {
     let mut tracking = Command::new(["CLIENT", "TRACKING", "ON", "BCAST"]);
-    for prefix in prefixes(keys.to_vec()) {
+    for prefix in prefixes(keys) {
         tracking.args.extend([b"PREFIX".to_vec(), prefix]);
     }
     tracking
@@ -92,16 +105,15 @@ fn subscription(begins: bool, key: &[u8]) -> Command {
     Command::new([verb.as_bytes().to_vec(), unlock_channel(key)])
 }
 
-/// The keys that matter.
-fn keys(key: &[u8], spec: &TaskSpec) -> Vec<Key> {
-    let switches = match spec.wanted.as_ref().map(|wanted| &wanted.source) {
+/// The keys of the switches.
+fn switches(spec: &TaskSpec) -> Vec<Key> {
+    match spec.wanted.as_ref().map(|wanted| &wanted.source) {
         Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
             vec![key.clone()]
         }
         Some(WantedSource::Keys(keys)) => keys.clone(),
         Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
-    };
-    [key.to_vec()].into_iter().chain(switches).collect()
+    }
 }
 
 /// Prefixes of these keys. None may begin with another one.
@@ -121,17 +133,19 @@ mod tests {
     #[test]
     fn no_prefix_begins_with_another_one() {
         let mut spec = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"o", "redisson"));
-        assert_eq!(prefixes(keys(b"o", &spec)), [b"o"]);
-        for (key, switches, expected) in [
+        assert!(switches(&spec).is_empty());
+        for (key, users, expected) in [
+            ("o", vec![], vec!["o"]),
             ("o", vec!["o:users"], vec!["o"]),
             ("o:lock", vec!["o"], vec!["o"]),
             ("o:lock", vec!["o:anna", "o:bert", "o:anna:old"], vec!["o:anna", "o:bert", "o:lock"]),
         ] {
-            let keys = switches.iter().map(|key| key.as_bytes().to_vec()).collect();
+            let keys = users.iter().map(|key| key.as_bytes().to_vec()).collect();
             let source = WantedSource::Keys(keys);
             spec.wanted = Some(WantedSpec { source, codec: Codec::Raw });
             let expected: Vec<_> = expected.iter().map(|key| key.as_bytes().to_vec()).collect();
-            assert_eq!(prefixes(super::keys(key.as_bytes(), &spec)), expected);
+            let keys = [vec![key.as_bytes().to_vec()], switches(&spec)].concat();
+            assert_eq!(prefixes(keys), expected);
         }
     }
 }

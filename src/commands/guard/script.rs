@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::keeper::group::Group;
 use crate::keeper::tree::Tree;
-use crate::keeper::wire::{Ended, Order};
+use crate::keeper::wire::{Ended, Order, Start};
 use crate::keeper::{self, boot, input};
 
 /// How long the keeper may take to kill before the guard kills it as well: it may stand still.
@@ -25,7 +25,7 @@ const KEEPER_TAKES: Duration = Duration::from_millis(200);
 /// Pause between two looks at processes that are being killed.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// A script that was started.
+/// A script that was started, or that is ready to be.
 pub(super) struct Script {
     orders: UnixStream,
     keeper: Pid,
@@ -46,28 +46,28 @@ struct End {
 pub(super) type Gone = oneshot::Receiver<Ended>;
 
 impl Script {
-    /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest, in
-    /// this group if there is one. `reads`: its standard input is the guard's, and not empty.
+    /// Starts a keeper for `command` with this environment, in this group if there is one. The
+    /// script itself waits for [`Script::begin`]. `reads`: its standard input is the guard's, and
+    /// not empty.
     ///
     /// # Errors
     /// There is no keeper, and so no script.
-    pub(super) fn start(
+    pub(super) fn prepare(
         command: &[OsString],
         environment: &[(&str, String)],
-        dead_by: Mono,
         group: Option<&Group>,
         reads: bool,
     ) -> anyhow::Result<(Script, Gone)> {
         let (ours, theirs) = UnixStream::pair().context("cannot connect to a keeper")?;
         if reads {
-            input::send(&ours).context("cannot pass the input on")?;
+            input::send(&ours, std::io::stdin()).context("cannot pass the input on")?;
         }
         ours.set_nonblocking(true).context("cannot connect to a keeper")?;
         let group = group.filter(|group| group.create().is_ok()).cloned();
         let path = group.as_ref().map_or(OsStr::new(keeper::NOTHING), Group::path);
         let mut program = Command::new(keeper::PROGRAM);
-        program.arg0("lockwatch").arg(keeper::COMMAND).arg(dead_by.0.to_string());
-        program.arg(path).arg(if reads { keeper::INPUT } else { keeper::NOTHING }).args(command);
+        let input = if reads { keeper::INPUT } else { keeper::NOTHING };
+        program.arg0("lockwatch").arg(keeper::COMMAND).arg(path).arg(input).args(command);
         program.envs(environment.iter().map(|(name, value)| (name, value)));
         program.stdin(OwnedFd::from(theirs));
         let child = program.spawn().context("cannot start a keeper")?;
@@ -90,6 +90,11 @@ impl Script {
             let _guard_ended = sender.send(Ended { at, ..last });
         });
         Ok((script, gone))
+    }
+
+    /// Lets it run.
+    pub(super) fn begin(&mut self, start: Start) {
+        self.order(Order::Start(start));
     }
 
     /// The keeper may let the script run until then.

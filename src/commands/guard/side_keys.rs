@@ -38,8 +38,8 @@ pub(super) struct SideKeys {
     /// It was said that they cannot be written.
     is_refused: bool,
     wanted: mpsc::Sender<Wanted>,
-    /// Something may have changed.
-    changed: mpsc::Receiver<()>,
+    /// A switch may have changed.
+    switched: mpsc::Receiver<()>,
     was_unknown: bool,
     /// The newest touch of the script's file.
     touched: Option<SystemTime>,
@@ -58,7 +58,7 @@ impl SideKeys {
         plan: Plan,
         runs: watch::Receiver<Runs>,
         wanted: mpsc::Sender<Wanted>,
-        changed: mpsc::Receiver<()>,
+        switched: mpsc::Receiver<()>,
         overruns: mpsc::UnboundedReceiver<(u64, u64)>,
     ) -> SideKeys {
         let store = plan.store();
@@ -69,7 +69,7 @@ impl SideKeys {
             written: Runs::default(),
             is_refused: false,
             wanted,
-            changed,
+            switched,
             was_unknown: false,
             touched: None,
             claim_at: None,
@@ -110,7 +110,7 @@ impl SideKeys {
             let next = self.claim_at.map_or(look_at, |at| at.min(look_at));
             tokio::select! {
                 () = sleep_until(next) => {}
-                Some(()) = self.changed.recv() => {}
+                Some(()) = self.switched.recv() => {}
                 Some((token, ms)) = self.overruns.recv() => self.tell_overrun(token, ms).await,
                 changed = self.runs.changed() => if changed.is_err() {
                     return self.end().await;

@@ -100,6 +100,8 @@ fn without_redis_the_script_is_stopped_in_time_and_one_starts_again() {
     thread::sleep(LEASE.saturating_sub(away.elapsed()) + Duration::from_millis(200));
     server.go_on();
     let token = scene.runs_above(token);
+    // So it knows the newest token, too.
+    until("the other one waits", || (hand_over::listeners(&server) == 1).then_some(()));
     // Its data are gone, and with them the lock and the counter.
     server.restart(Keep::Nothing);
     scene.runs_above(token);

@@ -40,7 +40,7 @@ pub(super) fn cut(scene: &mut Scene, count: usize, runtime: &Handle) -> anyhow::
             std::mem::swap(&mut runs, &mut waits);
         }
         ensure!(runs.guard.name == script.guard, "an unknown guard runs the script");
-        scene.listen(2)?;
+        scene.listen(1)?;
         // Long enough for a cut at any instant between two renewals, and right after the start.
         scene.pause(Duration::from_millis(LEASE_MS / 2));
         let death = Death::of(script.pid);
@@ -48,6 +48,7 @@ pub(super) fn cut(scene: &mut Scene, count: usize, runtime: &Handle) -> anyhow::
         let dead = death.at()?;
         let lease_end = scene.lease_end()?;
         script = scene.start()?;
+        scene.listen(0)?;
         runs.link.set(Weather::Fair);
         cuts.push(Cut { left: lease_end - to_ms(dead), taken_over: to_ms(script.at) - lease_end });
     }

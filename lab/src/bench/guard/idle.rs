@@ -45,7 +45,21 @@ pub(super) fn waiting(scene: &mut Scene, stretch: Duration) -> anyhow::Result<Co
     scene.ask(&["HSET", &key, "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"])?;
     scene.ask(&["PEXPIRE", &key, "3600000"])?;
     let guard = scene.configured_guard(&file)?;
-    measure(scene.redis, &[guard.id()], stretch)
+    let mut all = Vec::new();
+    scene.until("keeper and starter are ready", |_| {
+        all = with_offspring(guard.id());
+        Ok(all.len() == 3)
+    })?;
+    measure(scene.redis, &all, stretch)
+}
+
+/// A process, and all that came of it.
+fn with_offspring(id: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children = children.collect::<String>();
+    let offspring = children.split_whitespace().filter_map(|id| id.parse().ok());
+    [id].into_iter().chain(offspring.flat_map(with_offspring)).collect()
 }
 
 fn measure(redis: SocketAddr, processes: &[u32], stretch: Duration) -> anyhow::Result<Cost> {

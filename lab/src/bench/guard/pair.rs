@@ -44,9 +44,9 @@ impl<'a> Pair<'a> {
         Ok(Pair { scene, runs, waits, script, next })
     }
 
-    /// Waits until both guards listen, and then up to `longest` more.
+    /// Waits until the other guard waits, and then up to `longest` more.
     pub(super) fn settle(&mut self, longest: Duration) -> anyhow::Result<()> {
-        self.scene.listen(2)?;
+        self.scene.listen(1)?;
         self.scene.pause(longest);
         Ok(())
     }
@@ -98,6 +98,7 @@ impl<'a> Pair<'a> {
 
     /// The other one runs, and a new one waits.
     fn replaced(&mut self, start: Report) -> anyhow::Result<()> {
+        self.scene.listen(0)?;
         let new = (self.next)(self.scene)?;
         self.runs = std::mem::replace(&mut self.waits, new);
         anyhow::ensure!(self.runs.name == start.guard, "the wrong guard runs the script");

@@ -184,11 +184,11 @@ impl Scene {
         }
     }
 
-    /// Waits until so many guards listen for a release.
+    /// Waits until so many guards wait for a release. Who gets the lock ceases to listen for it.
     pub(super) fn listen(&mut self, guards: usize) -> anyhow::Result<()> {
         const COUNT: &str = "return redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]";
         let channel = format!("redisson_lock__channel:{{{}}}", self.key);
-        self.until("all guards listen", |scene| {
+        self.until("so many guards wait", |scene| {
             Ok(scene.ask(&["EVAL", COUNT, "1", &channel])? == guards.to_string())
         })
     }

@@ -19,27 +19,28 @@ const PAUSE: Duration = Duration::from_millis(1_200);
 
 pub(super) fn flip(scene: &mut Scene, count: usize) -> anyhow::Result<Flips> {
     let (file, users) = (scene.configuration()?, format!("users:{}", scene.key));
-    scene.ask(&["HSET", &users, "anna", "false", "bert", "false"])?;
+    scene.ask(&["HSET", &users, "anna", "true", "bert", "false"])?;
     let _guards = [scene.configured_guard(&file)?, scene.configured_guard(&file)?];
-    scene.listen(2)?;
-    let mut flips = Flips::default();
-    for at in 0..count {
-        let user = if at % 2 == 0 { "anna" } else { "bert" };
-        scene.pause(PAUSE);
-        let began = now();
-        scene.ask(&["HSET", &users, user, "true"])?;
-        let script = scene.start()?;
-        flips.on.push(to_ms(script.at) - to_ms(began));
+    let mut script = scene.start()?;
+    scene.listen(1)?;
+    let (mut flips, mut who) = (Flips::default(), ["anna", "bert"]);
+    for _ in 0..count {
         scene.pause(PAUSE);
         let deaths = [Death::of(script.pid), Death::of(script.keeper)];
         let began = now();
-        scene.ask(&["HSET", &users, user, "false"])?;
+        scene.ask(&["HSET", &users, who[0], "false"])?;
         for death in &deaths {
             death.at()?;
         }
         flips.off.push(to_ms(now()) - to_ms(began));
         let key = scene.key.clone();
         scene.until("the lock is free", |scene| Ok(scene.ask(&["EXISTS", &key])? == "0"))?;
+        scene.pause(PAUSE);
+        who.reverse();
+        let began = now();
+        scene.ask(&["HSET", &users, who[0], "true"])?;
+        script = scene.start()?;
+        flips.on.push(to_ms(script.at) - to_ms(began));
     }
     Ok(flips)
 }
