@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, of_task};
+use lockwatch_judge::problems::{
+    Finding, Problem, Problems, Severity, is_clear, of_store, of_task,
+};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::RunsSpec;
 
@@ -20,9 +22,8 @@ const SEVERITY: &str = "severity";
 const TAKEN: [&str; 2] = ["problem", SEVERITY];
 
 pub(super) fn clear(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    let problems = of_task(task, when.at, when.unscraped);
-    let labels = labels(task);
-    emit(&refs(&[], severity_of(task, Severity::Page), &labels), flag(problems.clear));
+    let (clear, labels) = (is_clear(task, when.at), labels(task));
+    emit(&refs(&[], severity_of(task, Severity::Page), &labels), flag(clear));
 }
 
 pub(super) fn problems(task: &TaskView, when: When, emit: &mut Emit<'_>) {

@@ -78,7 +78,14 @@ fn histogram(name: &str, own: &str, histogram: &Histogram, out: &mut String) {
     }
 }
 
-fn line(name: &str, own: &str, further: &[(&str, &str)], number: Number, out: &mut String) {
+/// Writes one series of a store or task.
+pub(super) fn line(
+    name: &str,
+    own: &str,
+    further: &[(&str, &str)],
+    number: Number,
+    out: &mut String,
+) {
     sample([name, ""], own, further, number, out);
 }
 
@@ -146,26 +153,14 @@ impl Number {
 
 fn decimal(ms: u64, out: &mut String) {
     digits(ms / 1_000, out);
+    let mut rest = itoa::Buffer::new();
+    let rest = rest.format(1_000 + ms % 1_000).trim_end_matches('0');
     out.push('.');
-    let rest = ms % 1_000;
-    let all = [rest / 100, rest / 10 % 10, rest % 10];
-    let shown = all.iter().rposition(|digit| *digit != 0).unwrap_or(0) + 1;
-    all.iter().take(shown).for_each(|digit| digits(*digit, out));
+    out.push_str(rest.get(1..).filter(|rest| !rest.is_empty()).unwrap_or("0"));
 }
 
-/// A million numbers are written in one scrape, so formatting machinery would be most of its cost.
-fn digits(mut number: u64, out: &mut String) {
-    let mut text = [b'0'; 20];
-    let mut start = text.len();
-    for place in text.iter_mut().rev() {
-        // The remainder is a digit.
-        *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        (number, start) = (number / 10, start - 1);
-        if number == 0 {
-            break;
-        }
-    }
-    out.push_str(text.get(start..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or("0"));
+fn digits(number: u64, out: &mut String) {
+    out.push_str(itoa::Buffer::new().format(number));
 }
 
 #[cfg(test)]
