@@ -13,7 +13,7 @@ pub use self::row::{
     Compared, Find, Finding, Happened, Memory, Problems, Row, Severity, Unscraped,
 };
 pub use self::store::{finding as store_finding, of_store};
-pub use self::task::{finding as task_finding, is_clear, of_task};
+pub use self::task::{finding as task_finding, of_task};
 pub use crate::grounds::Problem;
 
 /// The rows of all problems, in the order of [`Problem::ALL`].

@@ -20,7 +20,7 @@ use super::negotiate::Format;
 use crate::published::Published;
 use crate::text::identity::escape;
 pub use labels::HOLDER_SERIES_MAX;
-use reading::{Agent, Source, When};
+use reading::{Agent, Seen, Source, When};
 pub use reading::{Metric, Own};
 pub use table::TABLE;
 use tasks::Tasks;
@@ -79,7 +79,7 @@ impl Writer {
                 for (name, store) in stores(published) {
                     let mut own = String::new();
                     text::labels([("store", &*name)], &mut own);
-                    text::write(metric.name, reading, &own, (store, when), out);
+                    text::write(metric.name, reading, &own, &Seen::new(store, when), out);
                 }
             }
             Source::OfServer(reading) => {
@@ -87,7 +87,7 @@ impl Writer {
                     for node in &store.nodes {
                         let (server, mut own) = (escape(node.address.as_bytes()), String::new());
                         text::labels([("store", &*name), ("server", &*server)], &mut own);
-                        text::write(metric.name, reading, &own, (node, when), out);
+                        text::write(metric.name, reading, &own, &Seen::new(node, when), out);
                     }
                 }
             }
@@ -97,7 +97,7 @@ impl Writer {
                         (escape(pattern.name.as_bytes()), escape(pattern.store.as_bytes()));
                     let mut own = String::new();
                     text::labels([("pattern", &*name), ("store", &*store)], &mut own);
-                    text::write(metric.name, reading, &own, (pattern, when), out);
+                    text::write(metric.name, reading, &own, &Seen::new(pattern, when), out);
                 }
             }
             Source::OfTask(reading) | Source::OfFullTask(reading) => {

@@ -261,8 +261,13 @@ pub(super) static ROWS: [Row; 24] = [
     },
 ];
 
-/// Whether there is fresh evidence against every state of the task that is critical, as of `at`.
-pub fn is_clear(view: &TaskView, at: Mono) -> bool {
+/// The problems of the task that `view` shows, as of `at`.
+pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
+    if view.rule == &Rule::NOTHING_YET {
+        return Problems::default();
+    }
+    let withheld = |problem| view.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(problem));
+    let all = ROWS.each_ref().map(|row| (row, find(row, view, at)));
     // A verdict that only stays, until the next reading, is contradicted by nothing.
     // That a run lasts too long deserves only a warning.
     let stays_bad = match view.verdict {
@@ -270,21 +275,9 @@ pub fn is_clear(view: &TaskView, at: Mono) -> bool {
         Verdict::Stalled => view.spec.runs().is_none(),
         _ => false,
     };
-    let mut states = ROWS.iter().filter(|row| row.is_page_state());
-    view.rule != &Rule::NOTHING_YET
-        && !stays_bad
-        && states.all(|row| find(row, view, at) == Finding::Negative)
-}
-
-/// The problems of the task that `view` shows, as of `at`.
-pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
-    if view.rule == &Rule::NOTHING_YET {
-        return Problems::default();
-    }
-    let withheld = |problem| view.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(problem));
-    let of = |row: &Row| find(row, view, at);
-    let clear = is_clear(view, at);
-    let findings = ROWS.iter().map(|row| (row, of(row))).filter(|(row, finding)| match finding {
+    let mut states = all.iter().filter(|(row, _)| row.is_page_state());
+    let clear = !stays_bad && states.all(|(_, finding)| *finding == Finding::Negative);
+    let findings = all.into_iter().filter(|(row, finding)| match finding {
         Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
         Finding::Negative => !clear,
         Finding::Unknown => false,

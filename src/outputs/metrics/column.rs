@@ -2,7 +2,7 @@
 //! all tasks of a metric together, but the view of a task is far from that of the next: to read
 //! each view again for each metric would cost several times what writing costs.
 
-use super::reading::{Emit, Number, Reading, When};
+use super::reading::{Emit, Number, Reading, Seen};
 
 /// What a task shows of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +16,18 @@ pub(super) enum Figure {
 }
 
 impl Figure {
-    /// That of `of`.
-    pub(super) fn of<T>(reading: &Reading<T>, of: &T, when: When) -> Figure {
+    /// That of what is seen.
+    pub(super) fn of<T>(reading: &Reading<T>, seen: &Seen<'_, T>) -> Figure {
         let mut figure = Figure::Absent;
         let emit: &mut Emit<'_> = &mut |_, _| figure = Figure::Labelled;
         match reading {
-            Reading::Gauge(get) => return get(of).map_or(Figure::Absent, Figure::Plain),
+            Reading::Gauge(get) => return get(seen.of).map_or(Figure::Absent, Figure::Plain),
             Reading::Counter(get) => {
-                return get(of).map_or(Figure::Absent, |it| Figure::Plain(it.never_negative()));
+                return get(seen.of)
+                    .map_or(Figure::Absent, |it| Figure::Plain(it.never_negative()));
             }
-            Reading::Gauges(_, each) | Reading::Counters(_, each) => each(of, emit),
-            Reading::GaugesAt(_, each) => each(of, when, emit),
+            Reading::Gauges(_, each) | Reading::Counters(_, each) => each(seen.of, emit),
+            Reading::GaugesAt(_, each) => each(seen, emit),
             Reading::Histogram(_) => return Figure::Labelled,
         }
         figure
@@ -39,7 +40,7 @@ pub(super) struct Column {
     /// Of each task a byte that is 0 if it has none, else its kind and how many bytes of a number
     /// follow.
     bytes: Vec<u8>,
-    /// The number of tasks that were added; the rest have none.
+    /// The number of tasks that were added or read.
     tasks: usize,
     /// Where the next one to be read begins.
     next: usize,
@@ -59,10 +60,10 @@ impl Column {
         };
         self.bytes.resize(self.bytes.len() + position - self.tasks, 0);
         self.tasks = position + 1;
-        let length =
-            number.to_le_bytes().iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-        self.bytes.push(kind << 4 | u8::try_from(length).unwrap_or(0));
-        self.bytes.extend(number.to_le_bytes().get(..length).unwrap_or_default());
+        let unused = number.leading_zeros() / 8;
+        self.bytes.push(kind << 4 | u8::try_from(8 - unused).unwrap_or(0));
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+        self.bytes.truncate(self.bytes.len() - unused as usize);
     }
 
     /// Whether none of the tasks that come next has any.
@@ -73,13 +74,19 @@ impl Column {
     /// The figure of the next task.
     pub(super) fn next(&mut self) -> Figure {
         let Some((head, rest)) = self.bytes.get(self.next..).and_then(<[u8]>::split_first) else {
+            self.tasks += 1;
             return Figure::Absent;
         };
-        let length = usize::from(head & 0xf);
-        self.next += 1 + length;
+        let length = head & 0xf;
+        self.next += 1 + usize::from(length);
         let mut number = [0; 8];
-        rest.iter().take(length).zip(&mut number).for_each(|(byte, place)| *place = *byte);
-        let number = u64::from_le_bytes(number);
+        match rest.first_chunk() {
+            Some(all) => number = *all,
+            None => rest.iter().zip(&mut number).for_each(|(byte, place)| *place = *byte),
+        }
+        // What lies behind is the next figure's.
+        let unused = u32::from(8 - length) * 8;
+        let number = u64::from_le_bytes(number).unbounded_shl(unused).unbounded_shr(unused);
         match head >> 4 {
             1 => Figure::Labelled,
             2 => Figure::Plain(Number::Infinite),
@@ -122,5 +129,9 @@ mod tests {
         }
         let read: Vec<Figure> = figures.iter().map(|_| column.next()).collect();
         assert_eq!(read, figures);
+        assert!(column.is_empty());
+        // The next ones are added when all before them were read, absent ones too.
+        column.add(figures.len() + 1, Figure::Labelled);
+        assert_eq!([column.next(), column.next()], [Figure::Absent, Figure::Labelled]);
     }
 }

@@ -4,7 +4,7 @@
 use lockwatch_judge::snapshot::{TaskView, TaskViews};
 
 use super::column::{Column, Figure};
-use super::reading::{Metric, Reading, Source, When};
+use super::reading::{Metric, Reading, Seen, Source, When};
 use super::table::{OF_PATTERNS, TABLE};
 use super::text;
 use crate::text::identity::escape;
@@ -59,7 +59,6 @@ impl Tasks {
         out: &mut String,
     ) -> bool {
         self.read(tasks, end, when);
-        let is_last = end >= tasks.len();
         let (Some(metric), Some(column)) = (TABLE.get(number), self.columns.get_mut(number)) else {
             return false;
         };
@@ -71,17 +70,18 @@ impl Tasks {
                 Figure::Absent => {}
                 Figure::Plain(number) => text::line(metric.name, labels, &[], number, out),
                 Figure::Labelled => {
-                    let task = tasks.get(at).into_iter();
-                    task.for_each(|it| {
-                        text::write(metric.name, reading, labels, (&**it, when), out)
-                    });
+                    if let Some(task) = tasks.get(at) {
+                        let seen = Seen::new(&**task, when);
+                        text::write(metric.name, reading, labels, &seen, out);
+                    }
                 }
             }
         }
-        if is_last {
+        let more = end < tasks.len() && (self.ends.len() < tasks.len() || !column.is_empty());
+        if !more {
             *column = Column::default();
         }
-        !is_last && (self.ends.len() < tasks.len() || !column.is_empty())
+        more
     }
 
     /// Reads the tasks before the position `end`.
@@ -94,9 +94,10 @@ impl Tasks {
                 let (name, store) =
                     (escape(task.spec.name.as_bytes()), escape(task.store.as_bytes()));
                 text::labels([("task", &*name), ("store", &*store)], &mut self.labels);
+                let seen = Seen::new(&**task, when);
                 for (number, reading) in rows {
                     if let Some(column) = self.columns.get_mut(*number) {
-                        column.add(at, Figure::of(reading, task, when));
+                        column.add(at, Figure::of(reading, &seen));
                     }
                 }
             }

@@ -6,7 +6,7 @@
 
 use lockwatch_judge::histogram::Histogram;
 
-use super::reading::{Metric, Number, Reading, When};
+use super::reading::{Metric, Number, Reading, Seen};
 use super::table::TABLE;
 use crate::outputs::negotiate::Format;
 
@@ -33,32 +33,32 @@ pub(super) fn write<T>(
     name: &str,
     reading: &Reading<T>,
     own: &str,
-    (of, when): (&T, When),
+    seen: &Seen<'_, T>,
     out: &mut String,
 ) {
     match reading {
         Reading::Gauge(get) => {
-            if let Some(number) = get(of) {
+            if let Some(number) = get(seen.of) {
                 line(name, own, &[], number, out);
             }
         }
         Reading::Counter(get) => {
-            if let Some(number) = get(of) {
+            if let Some(number) = get(seen.of) {
                 line(name, own, &[], number.never_negative(), out);
             }
         }
         Reading::Gauges(_, each) => {
-            each(of, &mut |further, number| line(name, own, further, number, out));
+            each(seen.of, &mut |further, number| line(name, own, further, number, out));
         }
         Reading::GaugesAt(_, each) => {
-            each(of, when, &mut |further, number| line(name, own, further, number, out));
+            each(seen, &mut |further, number| line(name, own, further, number, out));
         }
         Reading::Counters(_, each) => {
-            each(of, &mut |further, number| {
+            each(seen.of, &mut |further, number| {
                 line(name, own, further, number.never_negative(), out);
             });
         }
-        Reading::Histogram(get) => histogram(name, own, get(of), out),
+        Reading::Histogram(get) => histogram(name, own, get(seen.of), out),
     }
 }
 
@@ -116,7 +116,9 @@ pub(super) fn labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>, o
 
 /// Both formats have these escapes in the value of a label.
 fn escaped(value: &str, out: &mut String) {
-    if !value.bytes().any(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
+    // Without a way out of the loop it is done many bytes at once.
+    let is_special = |byte| matches!(byte, b'\\' | b'"' | b'\n');
+    if !value.bytes().fold(false, |special, byte| special | is_special(byte)) {
         return out.push_str(value);
     }
     let mut rest = value;
@@ -174,6 +176,7 @@ mod tests {
 
     use lockwatch_judge::time::{AgentWall, Mono};
 
+    use super::super::reading::When;
     use super::*;
 
     /// What prometheus-client writes, without the first line, whose help it ends with a full stop
@@ -189,7 +192,7 @@ mod tests {
     fn own<T>(reading: &Reading<T>, own: &[(&str, &str)], of: &T) -> Vec<String> {
         let (mut text, mut names) = (String::new(), String::new());
         labels(own.iter().copied(), &mut names);
-        write("a_b", reading, &names, (of, NOW), &mut text);
+        write("a_b", reading, &names, &Seen::new(of, NOW), &mut text);
         text.lines().map(str::to_owned).collect()
     }
 
@@ -243,7 +246,7 @@ mod tests {
             "a_b_total",
             &Reading::Counter(|()| Some(Number::Count(3))),
             "",
-            (&(), NOW),
+            &Seen::new(&(), NOW),
             &mut text,
         );
         assert_eq!(text.trim_end(), lines[1]);
