@@ -32,7 +32,7 @@ const FINGERPRINT_BYTES: usize = 6;
 /// bytes give different texts, within the limits of eight digits.
 pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= SHOWN_BYTES_MAX
-        && bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
+        && bytes.iter().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'[' | b']'..=b'~'))
         && let Ok(text) = std::str::from_utf8(bytes)
     {
         return Cow::Borrowed(text);

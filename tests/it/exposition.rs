@@ -744,6 +744,50 @@ fn hostile_text(random: &mut fastrand::Rng) -> String {
     String::from_utf8_lossy(&hostile_bytes(random)).into_owned()
 }
 
+/// More tasks than are written at once, of all sorts, and figures of all lengths.
+#[test]
+fn among_many_a_task_shows_what_it_shows_alone_while_a_tenth_changes_each_second() {
+    let task = |number: u32, second: u32| {
+        let name = format!("task-{number:03}");
+        let mut view = match number % 7 {
+            0 => turn_task(&name),
+            1 => queue_task(&name),
+            2 => new_task(&name),
+            3 | 4 => full_task(&name),
+            _ => stopped_task(&name),
+        };
+        let spec = Arc::make_mut(&mut view.spec);
+        spec.full_metrics = number % 3 == 0;
+        spec.pattern = (number % 11 == 0).then(|| "reports".into());
+        let totals = Arc::make_mut(&mut view.totals);
+        totals.acquisitions = u64::from(number) << (16 * second);
+        totals.renewals = u64::from(number * second);
+        view.held = [Some(true), Some(false), None][number as usize % 3];
+        if let Some(hold) = view.lock_mut().and_then(|lock| lock.hold.as_mut()) {
+            hold.held_ms = u64::from(number * 997 + second);
+        }
+        view
+    };
+    let series = |tasks: Vec<TaskView>| {
+        let samples = page(tasks, vec![good_redis("main")]).samples;
+        samples.into_iter().filter(|((_, labels), _)| labels.contains_key("task"))
+    };
+    let mut tasks: Vec<TaskView> = (0..250).map(|number| task(number, 0)).collect();
+    let mut alone: Vec<BTreeMap<Series, f64>> =
+        tasks.iter().map(|task| series(vec![task.clone()]).collect()).collect();
+    for second in 0..3 {
+        for number in (0..250).filter(|number| second > 0 && number % 10 == second) {
+            tasks[number as usize] = task(number, second);
+            alone[number as usize] = series(vec![tasks[number as usize].clone()]).collect();
+        }
+        let all: BTreeMap<Series, f64> = series(tasks.clone()).collect();
+        assert_eq!(all.len(), alone.iter().map(BTreeMap::len).sum::<usize>());
+        for (of, value) in alone.iter().flatten() {
+            assert_eq!(all.get(of), Some(value), "{of:?} at {second}");
+        }
+    }
+}
+
 #[test]
 fn names_given_twice_cost_a_series_not_the_scrape() {
     let _rule = rule("14 hostile bytes");

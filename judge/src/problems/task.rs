@@ -267,8 +267,7 @@ pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Probl
         return Problems::default();
     }
     let withheld = |problem| view.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(problem));
-    let of = |row: &Row| find(row, view, at);
-    let states = || ROWS.iter().filter(|row| row.is_page_state());
+    let all = ROWS.each_ref().map(|row| (row, find(row, view, at)));
     // A verdict that only stays, until the next reading, is contradicted by nothing.
     // That a run lasts too long deserves only a warning.
     let stays_bad = match view.verdict {
@@ -276,8 +275,9 @@ pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Probl
         Verdict::Stalled => view.spec.runs().is_none(),
         _ => false,
     };
-    let clear = !stays_bad && states().all(|row| of(row) == Finding::Negative);
-    let findings = ROWS.iter().map(|row| (row, of(row))).filter(|(row, finding)| match finding {
+    let mut states = all.iter().filter(|(row, _)| row.is_page_state());
+    let clear = !stays_bad && states.all(|(_, finding)| *finding == Finding::Negative);
+    let findings = all.into_iter().filter(|(row, finding)| match finding {
         Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
         Finding::Negative => !clear,
         Finding::Unknown => false,

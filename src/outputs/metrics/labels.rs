@@ -1,7 +1,6 @@
 //! Who holds a lock, and the labels of a task's own.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use lockwatch_judge::snapshot::{HoldView, TaskView};
 use lockwatch_judge::spec::LibraryName;
@@ -25,12 +24,12 @@ pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
 /// nothing is known has none: a name for all of them would look like one that stays.
 pub(super) fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     let Some(hold) = hold(task) else { return };
-    let mut seen = HashSet::new();
+    let mut seen = Vec::new();
     for (holder, host) in hold.holders.iter().filter(|(holder, _)| holder.is_identified()) {
         let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
         if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
             emit(&[("holder", &labels.0), ("holder_host", &labels.1)], Number::Count(1));
-            seen.insert(labels);
+            seen.push(labels);
         }
     }
 }

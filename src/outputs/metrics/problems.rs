@@ -1,14 +1,13 @@
 //! The series of problems: all that the alerting rules read of tasks and stores.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
-use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, of_task};
+use lockwatch_judge::problems::{Finding, Problem, Problems, Severity};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::RunsSpec;
 
 use super::labels::{HOLDER_SERIES_MAX, is_own_label};
-use super::reading::{Emit, Number, When};
+use super::reading::{Emit, Number, Seen};
 use crate::outputs::periodic::due;
 use crate::text::identity::{escape, holder_label};
 
@@ -19,28 +18,28 @@ const SEVERITY: &str = "severity";
 /// Labels that these series have in addition to a task's own.
 const TAKEN: [&str; 2] = ["problem", SEVERITY];
 
-pub(super) fn clear(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    let problems = of_task(task, when.at, when.unscraped);
-    let labels = labels(task);
-    emit(&refs(&[], severity_of(task, Severity::Page), &labels), flag(problems.clear));
+pub(super) fn clear(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let labels = labels(seen.of);
+    let labels = refs(&[], severity_of(seen.of, Severity::Page), &labels);
+    emit(&labels, flag(seen.problems().clear));
 }
 
-pub(super) fn problems(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    let Problems { findings, .. } = of_task(task, when.at, when.unscraped);
+pub(super) fn problems(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let (task, findings) = (seen.of, &seen.problems().findings);
     if findings.is_empty() {
         return;
     }
     let labels = labels(task);
     for (problem, finding) in findings {
-        if let Some(number) = number(finding) {
+        if let Some(number) = number(*finding) {
             let severity = severity_of(task, problem.row().severity);
             emit(&refs(&[("problem", problem.name())], severity, &labels), number);
         }
     }
 }
 
-pub(super) fn events(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    let Problems { events, .. } = of_task(task, when.at, when.unscraped);
+pub(super) fn events(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let (task, events) = (seen.of, &seen.problems().events);
     if events.is_empty() {
         return;
     }
@@ -48,41 +47,43 @@ pub(super) fn events(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     for (problem, age_ms) in events {
         let severity = severity_of(task, problem.row().severity);
         let labels = refs(&[("problem", problem.name())], severity, &labels);
-        emit(&labels, Number::Ms(age_ms));
+        emit(&labels, Number::Ms(*age_ms));
     }
 }
 
 /// Who takes part in the splits that are in force, or else in the newest one, as long as its event
 /// is shown.
-pub(super) fn split_holders(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+pub(super) fn split_holders(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let task = seen.of;
     let newest = task.grounds.rare.as_ref().and_then(|rare| rare.split_by.as_ref());
     let Some((kind, parties)) = newest else { return };
-    let Problems { findings, events, .. } = of_task(task, when.at, when.unscraped);
+    let Problems { findings, events, .. } = seen.problems();
     let mut of = findings.iter().filter(|(_, finding)| finding.is_positive()).map(|(of, _)| of);
     if !of.any(|of| *of == Problem::Split) && !events.iter().any(|(of, _)| *of == Problem::Split) {
         return;
     }
     let now = task.splits.iter().map(|split| (split.kind, &split.parties));
     let before = task.splits.is_empty().then_some((*kind, parties));
-    let mut seen = HashSet::new();
+    let mut shown = Vec::new();
     for (kind, party) in
         now.chain(before).flat_map(|(kind, of)| of.iter().map(move |of| (kind, of)))
     {
         let host = party.host.as_deref().map(escape).unwrap_or_default();
         let labels = (holder_label(&party.holder), host, kind.name());
-        if seen.len() < SPLIT_SERIES_MAX && !seen.contains(&labels) {
+        if shown.len() < SPLIT_SERIES_MAX && !shown.contains(&labels) {
             let (holder, host, of) = &labels;
             emit(&[("holder", holder), ("holder_host", host), ("of", of)], flag(true));
-            seen.insert(labels);
+            shown.push(labels);
         }
     }
 }
 
 /// Whose hold ended last, while there is a problem, or soon will be: rules may find first that a run
 /// is late.
-pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+pub(super) fn last_holder(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let task = seen.of;
     let Some(last) = task.lock().and_then(|lock| lock.last.as_ref()) else { return };
-    let Problems { findings, events, .. } = of_task(task, when.at, when.unscraped);
+    let Problems { findings, events, .. } = seen.problems();
     let is_late =
         |spec: &RunsSpec| task.periodic().is_some_and(|runs| runs.late_ms > spec.late_after_ms / 2);
     let is_positive = |(_, finding): &(Problem, Finding)| finding.is_positive();
@@ -92,35 +93,36 @@ pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     if !is_shown {
         return;
     }
-    let mut seen = HashSet::new();
+    let mut shown = Vec::new();
     let named = last.holders.iter().filter(|party| party.holder.is_identified());
     for party in named.take(HOLDER_SERIES_MAX) {
         let host = party.host.as_deref().map(escape).unwrap_or_default();
         let labels = (holder_label(&party.holder), host);
-        if !seen.contains(&labels) {
+        if !shown.contains(&labels) {
             emit(
                 &[("holder", &labels.0), ("holder_host", &labels.1)],
                 Number::SignedMs(last.seen.0),
             );
-            seen.insert(labels);
+            shown.push(labels);
         }
     }
 }
 
 /// When the next run is late: what rules remember while agents are restarted.
-pub(super) fn run_due(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    if let Some(due) = due(task, |instant| when.wall_at(instant)) {
-        let labels = labels(task);
-        let labels = refs(&[], severity_of(task, Severity::Page), &labels);
+pub(super) fn run_due(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    if let Some(due) = due(seen.of, |instant| seen.when.wall_at(instant)) {
+        let labels = labels(seen.of);
+        let labels = refs(&[], severity_of(seen.of, Severity::Page), &labels);
         emit(&labels, Number::SignedMs(due.0));
     }
 }
 
 /// For how long no run can have come and gone unseen: rules wait for one that may have.
-pub(super) fn run_watched(task: &TaskView, when: When, emit: &mut Emit<'_>) {
-    let watched = task.periodic().and_then(|runs| runs.watched.as_ref());
-    if let Some(watched) = watched.filter(|watched| when.at <= watched.end) {
-        emit(&[], Number::Ms(when.at.since_ms(watched.start)));
+pub(super) fn run_watched(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
+    let at = seen.when.at;
+    let watched = seen.of.periodic().and_then(|runs| runs.watched.as_ref());
+    if let Some(watched) = watched.filter(|watched| at <= watched.end) {
+        emit(&[], Number::Ms(at.since_ms(watched.start)));
     }
 }
 
@@ -135,24 +137,24 @@ pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
     }
 }
 
-pub(super) fn redis_clear(store: &StoreView, when: When, emit: &mut Emit<'_>) {
-    let problems = of_store(store, when.at, when.unscraped);
+pub(super) fn redis_clear(seen: &Seen<'_, StoreView>, emit: &mut Emit<'_>) {
+    let problems = seen.problems();
     emit(&[(SEVERITY, problems.of(Severity::Page).label())], flag(problems.clear));
 }
 
-pub(super) fn redis_problems(store: &StoreView, when: When, emit: &mut Emit<'_>) {
-    let problems = of_store(store, when.at, when.unscraped);
+pub(super) fn redis_problems(seen: &Seen<'_, StoreView>, emit: &mut Emit<'_>) {
+    let problems = seen.problems();
     for (problem, finding) in &problems.findings {
         if let Some(number) = number(*finding) {
-            emit(&of_redis(&problems, *problem), number);
+            emit(&of_redis(problems, *problem), number);
         }
     }
 }
 
-pub(super) fn redis_events(store: &StoreView, when: When, emit: &mut Emit<'_>) {
-    let problems = of_store(store, when.at, when.unscraped);
+pub(super) fn redis_events(seen: &Seen<'_, StoreView>, emit: &mut Emit<'_>) {
+    let problems = seen.problems();
     for (problem, age_ms) in &problems.events {
-        emit(&of_redis(&problems, *problem), Number::Ms(*age_ms));
+        emit(&of_redis(problems, *problem), Number::Ms(*age_ms));
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the table of metrics is made of: rows, and how each gets its figures.
 
+use std::cell::OnceCell;
+
 use lockwatch_judge::histogram::Histogram;
-use lockwatch_judge::problems::Unscraped;
+use lockwatch_judge::problems::{Problems, Unscraped, of_store, of_task};
 use lockwatch_judge::snapshot::{NodeView, StoreView, TaskView};
 use lockwatch_judge::time::{AgentWall, Mono};
 
@@ -88,7 +90,7 @@ pub(super) enum Reading<T> {
     Counter(fn(&T) -> Option<Number>),
     /// A histogram of durations.
     Histogram(fn(&T) -> &Histogram),
-    /// Any number of gauges as of an instant.
+    /// Any number of gauges that an instant or the problems decide.
     GaugesAt(&'static [&'static str], EachAt<T>),
     /// Any number of gauges that differ in the labels named.
     Gauges(&'static [&'static str], Each<T>),
@@ -98,8 +100,37 @@ pub(super) enum Reading<T> {
 
 /// Emits each series of a `T`.
 pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
-/// The same, where the figures grow by themselves.
-pub(super) type EachAt<T> = fn(&T, When, &mut Emit<'_>);
+/// The same, where an instant or the problems decide.
+pub(super) type EachAt<T> = fn(&Seen<'_, T>, &mut Emit<'_>);
+
+/// A `T` as it is shown at an instant.
+#[derive(Debug)]
+pub(super) struct Seen<'a, T> {
+    pub(super) of: &'a T,
+    pub(super) when: When,
+    /// Found once for all metrics that read them.
+    problems: OnceCell<Problems>,
+}
+
+impl<'a, T> Seen<'a, T> {
+    pub(super) fn new(of: &'a T, when: When) -> Seen<'a, T> {
+        Seen { of, when, problems: OnceCell::new() }
+    }
+}
+
+impl Seen<'_, TaskView> {
+    pub(super) fn problems(&self) -> &Problems {
+        let When { at, unscraped, .. } = self.when;
+        self.problems.get_or_init(|| of_task(self.of, at, unscraped))
+    }
+}
+
+impl Seen<'_, StoreView> {
+    pub(super) fn problems(&self) -> &Problems {
+        let When { at, unscraped, .. } = self.when;
+        self.problems.get_or_init(|| of_store(self.of, at, unscraped))
+    }
+}
 
 /// When an exposition shows something.
 #[derive(Clone, Copy, Debug)]

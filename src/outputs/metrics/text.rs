@@ -6,7 +6,7 @@
 
 use lockwatch_judge::histogram::Histogram;
 
-use super::reading::{Metric, Number, Reading, When};
+use super::reading::{Metric, Number, Reading, Seen};
 use super::table::TABLE;
 use crate::outputs::negotiate::Format;
 
@@ -33,32 +33,32 @@ pub(super) fn write<T>(
     name: &str,
     reading: &Reading<T>,
     own: &str,
-    (of, when): (&T, When),
+    seen: &Seen<'_, T>,
     out: &mut String,
 ) {
     match reading {
         Reading::Gauge(get) => {
-            if let Some(number) = get(of) {
+            if let Some(number) = get(seen.of) {
                 line(name, own, &[], number, out);
             }
         }
         Reading::Counter(get) => {
-            if let Some(number) = get(of) {
+            if let Some(number) = get(seen.of) {
                 line(name, own, &[], number.never_negative(), out);
             }
         }
         Reading::Gauges(_, each) => {
-            each(of, &mut |further, number| line(name, own, further, number, out));
+            each(seen.of, &mut |further, number| line(name, own, further, number, out));
         }
         Reading::GaugesAt(_, each) => {
-            each(of, when, &mut |further, number| line(name, own, further, number, out));
+            each(seen, &mut |further, number| line(name, own, further, number, out));
         }
         Reading::Counters(_, each) => {
-            each(of, &mut |further, number| {
+            each(seen.of, &mut |further, number| {
                 line(name, own, further, number.never_negative(), out);
             });
         }
-        Reading::Histogram(get) => histogram(name, own, get(of), out),
+        Reading::Histogram(get) => histogram(name, own, get(seen.of), out),
     }
 }
 
@@ -78,7 +78,14 @@ fn histogram(name: &str, own: &str, histogram: &Histogram, out: &mut String) {
     }
 }
 
-fn line(name: &str, own: &str, further: &[(&str, &str)], number: Number, out: &mut String) {
+/// Writes one series of a store or task.
+pub(super) fn line(
+    name: &str,
+    own: &str,
+    further: &[(&str, &str)],
+    number: Number,
+    out: &mut String,
+) {
     sample([name, ""], own, further, number, out);
 }
 
@@ -109,7 +116,9 @@ pub(super) fn labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>, o
 
 /// Both formats have these escapes in the value of a label.
 fn escaped(value: &str, out: &mut String) {
-    if !value.bytes().any(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
+    // Without a way out of the loop it is done many bytes at once.
+    let is_special = |byte| matches!(byte, b'\\' | b'"' | b'\n');
+    if !value.bytes().fold(false, |special, byte| special | is_special(byte)) {
         return out.push_str(value);
     }
     let mut rest = value;
@@ -146,26 +155,14 @@ impl Number {
 
 fn decimal(ms: u64, out: &mut String) {
     digits(ms / 1_000, out);
+    let mut rest = itoa::Buffer::new();
+    let rest = rest.format(1_000 + ms % 1_000).trim_end_matches('0');
     out.push('.');
-    let rest = ms % 1_000;
-    let all = [rest / 100, rest / 10 % 10, rest % 10];
-    let shown = all.iter().rposition(|digit| *digit != 0).unwrap_or(0) + 1;
-    all.iter().take(shown).for_each(|digit| digits(*digit, out));
+    out.push_str(rest.get(1..).filter(|rest| !rest.is_empty()).unwrap_or("0"));
 }
 
-/// A million numbers are written in one scrape, so formatting machinery would be most of its cost.
-fn digits(mut number: u64, out: &mut String) {
-    let mut text = [b'0'; 20];
-    let mut start = text.len();
-    for place in text.iter_mut().rev() {
-        // The remainder is a digit.
-        *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        (number, start) = (number / 10, start - 1);
-        if number == 0 {
-            break;
-        }
-    }
-    out.push_str(text.get(start..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or("0"));
+fn digits(number: u64, out: &mut String) {
+    out.push_str(itoa::Buffer::new().format(number));
 }
 
 #[cfg(test)]
@@ -179,6 +176,7 @@ mod tests {
 
     use lockwatch_judge::time::{AgentWall, Mono};
 
+    use super::super::reading::When;
     use super::*;
 
     /// What prometheus-client writes, without the first line, whose help it ends with a full stop
@@ -194,7 +192,7 @@ mod tests {
     fn own<T>(reading: &Reading<T>, own: &[(&str, &str)], of: &T) -> Vec<String> {
         let (mut text, mut names) = (String::new(), String::new());
         labels(own.iter().copied(), &mut names);
-        write("a_b", reading, &names, (of, NOW), &mut text);
+        write("a_b", reading, &names, &Seen::new(of, NOW), &mut text);
         text.lines().map(str::to_owned).collect()
     }
 
@@ -248,7 +246,7 @@ mod tests {
             "a_b_total",
             &Reading::Counter(|()| Some(Number::Count(3))),
             "",
-            (&(), NOW),
+            &Seen::new(&(), NOW),
             &mut text,
         );
         assert_eq!(text.trim_end(), lines[1]);
