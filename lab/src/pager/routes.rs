@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use matchers::Pattern;
+use regex_lite::Regex;
 use serde_yaml::Value;
 
 use crate::stack::Labels;
@@ -115,7 +115,7 @@ fn fits(matcher: &str, labels: &Labels) -> anyhow::Result<bool> {
     let value = value.unwrap_or_default().trim().trim_matches('"');
     let label = labels.get(name.trim()).map_or("", String::as_str);
     let matches_pattern =
-        || Ok::<_, anyhow::Error>(Pattern::new(&format!("^(?:{value})$"))?.matches(&label));
+        || Ok::<_, anyhow::Error>(Regex::new(&format!("^(?:{value})$"))?.is_match(label));
     Ok(match operator {
         "=~" => matches_pattern()?,
         "!~" => !matches_pattern()?,

@@ -55,6 +55,8 @@ fn a_failure_of_the_simulation_is_a_failure() {
     let output = tested(&[], sim, "");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(said(&output), "seed\n");
+    let output = tested(&["--no-simulation"], sim, "echo the rest");
+    assert_eq!((output.status.code(), said(&output)), (Some(0), "the rest\n".to_owned()));
 }
 
 #[test]

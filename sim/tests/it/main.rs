@@ -15,3 +15,6 @@ mod timelines;
 mod truth;
 mod turns;
 mod verdicts;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -3,7 +3,7 @@
 //! `make test ARGS=--long` does.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
 use std::ops::Range;
@@ -16,7 +16,9 @@ use serde_yaml::Value;
 use tempfile::TempDir;
 
 use super::promql::{self, Kind};
-use super::{PROMTOOL, RULES, Rule, Rules, next, promtool, test_file, test_files};
+use super::{
+    Group, PROMTOOL, RULES, Rule, Rules, needs, next, of, promtool, test_file, test_files,
+};
 use crate::support::skip;
 
 const OLD: &str = "only tells how old is too old; a test of seven hours takes too long";
@@ -46,6 +48,8 @@ const SHORT_STEP: usize = 20;
 struct Mutant {
     /// Name of the changed rule.
     rule: String,
+    /// The tests of its group.
+    tests: PathBuf,
     /// Original text, replacement and context.
     change: String,
     place: String,
@@ -64,7 +68,8 @@ struct Scene {
     of: PathBuf,
     text: String,
     needs: BTreeSet<String>,
-    /// Number of mutants caught so far. Scenes that caught many run first.
+    /// Number of mutants caught so far. Scenes that caught many run first, then those of the
+    /// rule's group.
     caught: AtomicUsize,
 }
 
@@ -115,7 +120,9 @@ fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
     let sees =
         |scene: &&Scene| scene.needs.contains(&mutant.rule) && (!of_alert || scene.of == own);
     let mut concerned: Vec<&Scene> = scenes.iter().filter(sees).collect();
-    concerned.sort_by_key(|scene| Reverse(scene.caught.load(Ordering::Relaxed)));
+    concerned.sort_by_key(|scene| {
+        (Reverse(scene.caught.load(Ordering::Relaxed)), scene.of != mutant.tests)
+    });
     let caught_by = concerned.into_iter().find(|scene| {
         let needed = scene.needs.iter().map(String::as_str).collect();
         mutant.rules.only(&needed).write(&folder.join("lockwatch.rules.yml"));
@@ -131,8 +138,7 @@ fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
 
 /// All scenes of all files.
 fn scenes(rules: &Rules) -> Vec<Scene> {
-    let reads: BTreeMap<&str, BTreeSet<&str>> =
-        rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
+    let reads = rules.reads();
     let mut scenes = Vec::new();
     for file in test_files() {
         // Parsing resolves YAML aliases.
@@ -143,28 +149,11 @@ fn scenes(rules: &Rules) -> Vec<Scene> {
             file_of_one["rule_files"] = vec!["../lockwatch.rules.yml"].into();
             let text = serde_yaml::to_string(&file_of_one).unwrap();
             let of = of(&file);
-            let named =
-                reads.keys().filter(|name| promql::mentions(&text, name) || test_file(name) == of);
-            let needs = with_what_they_read(named.copied(), &reads);
+            let needs = needs(&text, &of, &reads);
             scenes.push(Scene { of, text, needs, caught: AtomicUsize::new(0) });
         }
     }
     scenes
-}
-
-/// These rules and their transitive dependencies.
-fn with_what_they_read<'a>(
-    names: impl Iterator<Item = &'a str>,
-    reads: &BTreeMap<&'a str, BTreeSet<&'a str>>,
-) -> BTreeSet<String> {
-    let mut todo: Vec<&str> = names.collect();
-    let mut needs = BTreeSet::new();
-    while let Some(name) = todo.pop() {
-        if needs.insert(name.to_owned()) {
-            todo.extend(&reads[name]);
-        }
-    }
-    needs
 }
 
 /// Every mutant must still be valid: an unreadable rule fails all tests and proves nothing.
@@ -201,10 +190,12 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (group, index) in places(rules) {
         let rule = &rules.groups[group].rules[index];
+        let tests = tests_of_group(&rules.groups[group]);
         let mut add = |change: String, place: String, changed: Rule| {
             let mut rules = rules.clone();
             rules.groups[group].rules[index] = changed;
-            mutants.push(Mutant { rule: rule.name().to_owned(), change, place, rules });
+            let (rule, tests) = (rule.name().to_owned(), tests.clone());
+            mutants.push(Mutant { rule, tests, change, place, rules });
         };
         let tokens = promql::tokens(&rule.expr);
         for (index, token) in tokens.iter().enumerate() {
@@ -251,6 +242,10 @@ fn places(rules: &Rules) -> impl Iterator<Item = (usize, usize)> {
         .flat_map(|(group, of)| (0..of.rules.len()).map(move |index| (group, index)))
 }
 
+fn tests_of_group(group: &Group) -> PathBuf {
+    test_file(group.name.trim_start_matches("lockwatch."))
+}
+
 /// The replacements for a piece of an expression.
 fn changes(kind: Kind, text: &str) -> Vec<String> {
     match (kind, text) {
@@ -281,21 +276,11 @@ fn around(text: &str, at: &Range<usize>) -> String {
     format!("{}»{}«{}", words(before), &text[at.clone()], words(after))
 }
 
-/// `pages.gap4.test.yml` has more tests of `pages`, at another pace.
-fn of(file: &Path) -> PathBuf {
-    let name = file.file_name().unwrap().to_str().unwrap();
-    test_file(name.split('.').next().unwrap())
-}
-
 #[test]
 fn each_file_of_tests_is_of_a_rule() {
     let rules = Rules::load();
     let alerts: BTreeSet<PathBuf> = rules.alerts().map(|(name, _)| test_file(name)).collect();
-    let groups: BTreeSet<PathBuf> = rules
-        .groups
-        .iter()
-        .map(|group| test_file(group.name.trim_start_matches("lockwatch.")))
-        .collect();
+    let groups: BTreeSet<PathBuf> = rules.groups.iter().map(tests_of_group).collect();
     for file in test_files() {
         let of = of(&file);
         assert!(

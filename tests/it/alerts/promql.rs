@@ -50,6 +50,16 @@ pub(super) struct Reads {
     pub(super) labels: BTreeSet<String>,
 }
 
+/// Whether a text of tests asks for alerts without their name.
+pub(super) fn asks_for_any_alert(text: &str) -> bool {
+    let asked = text.split("ALERTS").skip(1);
+    let mut matchers = asked.map(|after| after.split('}').next().unwrap_or_default());
+    matchers.any(|matchers| {
+        let names = ["alertname=\"", "alertname=\\\""];
+        !matchers.starts_with('{') || !names.iter().any(|name| matchers.contains(name))
+    })
+}
+
 /// Whether the expression names this series or alert.
 pub(super) fn mentions(expr: &str, name: &str) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);

@@ -18,10 +18,13 @@ use super::exposition::Exposition;
 use super::view::View;
 use super::{send_signal, wait_until};
 
-/// Polling interval of `until` and similar waits.
+/// Pause between two looks of `until` and similar waits.
 const LOOK: Duration = Duration::from_millis(20);
-/// Polling interval of a watch.
+/// Pause between two looks of a watch.
 const WATCH: Duration = Duration::from_millis(50);
+/// A pause is this many times as long as the look before it, or longer: to look at the pages of many
+/// tasks without one would take a whole core from the tests at the same time.
+const PAUSE_OF_LOOKS: u32 = 2;
 
 /// A running agent. Dropping it ends exactly this process, and fails the test if it ever panicked.
 pub(crate) struct Agent {
@@ -165,6 +168,7 @@ impl Agent {
     ) -> S {
         let deadline = Instant::now() + within;
         loop {
+            let began = Instant::now();
             let shown = S::look(self);
             if condition(&shown) {
                 return shown;
@@ -174,7 +178,7 @@ impl Agent {
                 &format!("not within {within:?}: {what}"),
                 Instant::now() < deadline,
             );
-            thread::sleep(LOOK);
+            pause_after(began, LOOK);
         }
     }
 
@@ -188,9 +192,10 @@ impl Agent {
     ) {
         let end = Instant::now() + time;
         while Instant::now() < end {
+            let began = Instant::now();
             let view = self.view();
             self.check(&view, &format!("not so: {what}"), fits(&view));
-            thread::sleep(LOOK);
+            pause_after(began, LOOK);
         }
     }
 
@@ -211,8 +216,7 @@ impl Agent {
     /// The API's JSON of one task.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> Value {
-        let mut answer: Value =
-            serde_json::from_str(&self.text(&format!("/api/v1/tasks/{name}"))).unwrap();
+        let mut answer: Value = self.text(&format!("/api/v1/tasks/{name}")).parse().unwrap();
         answer["task"].take()
     }
 
@@ -275,6 +279,7 @@ impl Agent {
         let looking = thread::spawn(move || {
             loop {
                 let last = reported.load(Ordering::SeqCst);
+                let began = Instant::now();
                 let page = scrape(port);
                 let mut pages = kept.lock().unwrap();
                 if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before))
@@ -286,7 +291,7 @@ impl Agent {
                 if last {
                     return;
                 }
-                thread::sleep(WATCH);
+                pause_after(began, WATCH);
             }
         });
         Watch { ended, pages, looking }
@@ -357,6 +362,10 @@ pub(crate) fn program() -> Command {
         .stderr(Stdio::piped())
         .current_dir(Path::new("/"));
     command
+}
+
+fn pause_after(look: Instant, least: Duration) {
+    thread::sleep(least.max(look.elapsed() * PAUSE_OF_LOOKS));
 }
 
 #[track_caller]

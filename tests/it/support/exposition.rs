@@ -1,11 +1,28 @@
 //! A strict parser of the classic text format: any scraper can read what it accepts.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The labels of one series.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Number of verdicts; each has a series.
+/// What a line says besides its number, which pages repeat.
+#[derive(Debug)]
+enum Known {
+    Help { family: String },
+    Sample { name: String, labels: Arc<Labels>, bucket: Option<Bucket> },
+}
+
+/// A bucket of a histogram: its other labels, and its bound.
+type Bucket = (Arc<Labels>, f64);
+
+thread_local! {
+    /// Lines that this thread has checked already. Tests look at many pages, and are compiled
+    /// without optimisation: to check each line of each page took most of their time.
+    static KNOWN: RefCell<HashMap<String, Arc<Known>>> = RefCell::default();
+}
+
 /// The verdicts by their rank.
 const RANKS: [&str; 8] =
     ["stopped", "running", "pending", "unknown", "unwanted", "stalled", "down", "split"];
@@ -13,7 +30,9 @@ const RANKS: [&str; 8] =
 /// One scrape.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exposition {
-    series: BTreeMap<String, BTreeMap<Labels, f64>>,
+    series: BTreeMap<String, BTreeMap<Arc<Labels>, f64>>,
+    /// By the name of the series and the other labels: bounds and values.
+    buckets: BTreeMap<(String, Arc<Labels>), Vec<(f64, f64)>>,
     kinds: HashMap<String, String>,
     text: String,
 }
@@ -44,7 +63,7 @@ impl Exposition {
     ) -> BTreeMap<&'a Labels, f64> {
         let fits = |own: &Labels| labels.iter().all(|label| has(own, *label));
         let all = self.series.get(name).into_iter().flatten();
-        all.filter(|(own, _)| fits(own)).map(|(own, value)| (own, *value)).collect()
+        all.filter(|(own, _)| fits(own)).map(|(own, value)| (&**own, *value)).collect()
     }
 
     /// The value of the series with this name whose labels include these; `None` if there is none.
@@ -103,7 +122,7 @@ impl Exposition {
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Labels)> {
         self.series
             .iter()
-            .flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
+            .flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), &**labels)))
     }
 
     /// Number of series with this task, without those that only a task in trouble has.
@@ -143,65 +162,93 @@ impl Exposition {
     }
 
     fn take_line(&mut self, line: &str, family: &mut String) -> Result<(), String> {
-        if line.chars().any(char::is_control) {
-            return Err("a control character".to_owned());
-        }
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, _) = help.split_once(' ').ok_or("HELP without a text")?;
-            if self.kinds.contains_key(name) {
-                return Err("a family comes twice".to_owned());
-            }
-            return Ok(());
-        }
         if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = kind.split_once(' ').ok_or("TYPE without a kind")?;
-            if !["counter", "gauge", "histogram"].contains(&kind) {
-                return Err("an unknown kind".to_owned());
-            }
-            if (kind == "counter") != name.ends_with("_total") {
-                return Err("a counter's name must end with _total, and no other".to_owned());
-            }
-            name.clone_into(family);
-            let twice = self.kinds.insert(name.to_owned(), kind.to_owned()).is_some();
-            return if twice { Err("a family comes twice".to_owned()) } else { Ok(()) };
+            return self.take_type(kind, family);
         }
-        let (name, labels, value) = sample(line)?;
+        let is_help = line.starts_with("# HELP ");
+        let (what, value) = match line.rsplit_once(' ') {
+            Some((what, value)) if !is_help => (what, Some(number(value))),
+            _ => (line, None),
+        };
+        let known = match KNOWN.with_borrow(|known| known.get(what).cloned()) {
+            Some(known) => known,
+            None => {
+                let known = Arc::new(if is_help { help(line)? } else { sample(what)? });
+                KNOWN.with_borrow_mut(|all| all.insert(what.to_owned(), Arc::clone(&known)));
+                known
+            }
+        };
+        match &*known {
+            Known::Help { family } if self.kinds.contains_key(family) => {
+                Err("a family comes twice".to_owned())
+            }
+            Known::Help { .. } => Ok(()),
+            Known::Sample { name, labels, bucket } => {
+                let value = value.ok_or("no blank before the value")??;
+                self.take_sample(family, name, labels, value)?;
+                if let Some((rest, bound)) = bucket {
+                    let histogram = (name.clone(), Arc::clone(rest));
+                    self.buckets.entry(histogram).or_default().push((*bound, value));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_type(&mut self, kind: &str, family: &mut String) -> Result<(), String> {
+        let (name, kind) = kind.split_once(' ').ok_or("TYPE without a kind")?;
+        if !["counter", "gauge", "histogram"].contains(&kind) {
+            return Err("an unknown kind".to_owned());
+        }
+        if !is_name(name) {
+            return Err("no valid name".to_owned());
+        }
+        if (kind == "counter") != name.ends_with("_total") {
+            return Err("a counter's name must end with _total, and no other".to_owned());
+        }
+        name.clone_into(family);
+        let twice = self.kinds.insert(name.to_owned(), kind.to_owned()).is_some();
+        if twice { Err("a family comes twice".to_owned()) } else { Ok(()) }
+    }
+
+    fn take_sample(
+        &mut self,
+        family: &str,
+        name: &str,
+        labels: &Arc<Labels>,
+        value: f64,
+    ) -> Result<(), String> {
         let of_family = match self.kind(family) {
             "histogram" => ["_bucket", "_sum", "_count"]
                 .iter()
                 .any(|suffix| name.strip_suffix(suffix) == Some(family)),
-            _ => name == *family,
+            _ => name == family,
         };
         if !of_family {
             return Err(format!("a sample that does not belong to {family}"));
         }
-        match self.series.entry(name).or_default().insert(labels, value) {
+        // A lock without a TTL.
+        if !value.is_finite() && name != "lockwatch_lock_ttl_seconds" {
+            return Err("a value that is not finite".to_owned());
+        }
+        match self.series.entry(name.to_owned()).or_default().insert(Arc::clone(labels), value) {
             Some(_) => Err("a series comes twice".to_owned()),
             None => Ok(()),
         }
     }
 
     fn check_histograms(&self) -> Result<(), String> {
-        for (family, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
-            let mut histograms: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
-            for (labels, value) in self.series(&format!("{family}_bucket"), &[]) {
-                let mut rest = labels.clone();
-                let bound = number(&rest.remove("le").ok_or("a bucket without le")?)?;
-                histograms.entry(rest).or_default().push((bound, value));
-            }
-            for (labels, mut buckets) in histograms {
-                buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let count = self
-                    .series
-                    .get(&format!("{family}_count"))
-                    .and_then(|all| all.get(&labels))
-                    .copied();
-                let grows = buckets.is_sorted_by(|a, b| a.1 <= b.1);
-                if !grows || buckets.last().copied() != count.map(|count| (f64::INFINITY, count)) {
-                    return Err(format!(
-                        "the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"
-                    ));
-                }
+        for ((name, labels), buckets) in &self.buckets {
+            let family = name.strip_suffix("_bucket").unwrap_or(name);
+            let mut buckets = buckets.clone();
+            buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let counts = self.series.get(&format!("{family}_count"));
+            let count = counts.and_then(|all| all.get(labels)).copied();
+            let grows = buckets.is_sorted_by(|a, b| a.1 <= b.1);
+            if !grows || buckets.last().copied() != count.map(|count| (f64::INFINITY, count)) {
+                return Err(format!(
+                    "the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"
+                ));
             }
         }
         Ok(())
@@ -212,10 +259,25 @@ fn has(labels: &Labels, (name, value): (&str, &str)) -> bool {
     labels.get(name).is_some_and(|own| own == value)
 }
 
-/// `name{label="value",…} number`.
-fn sample(line: &str) -> Result<(String, Labels, f64), String> {
-    let end = line.find(['{', ' ']).ok_or("neither labels nor a value")?;
-    let (name, rest) = line.split_at(end);
+fn plain(line: &str) -> Result<&str, String> {
+    if line.chars().any(char::is_control) {
+        Err("a control character".to_owned())
+    } else {
+        Ok(line)
+    }
+}
+
+/// `# HELP name text`.
+fn help(line: &str) -> Result<Known, String> {
+    let help = plain(line)?.strip_prefix("# HELP ").ok_or("no HELP")?;
+    let (family, _) = help.split_once(' ').ok_or("HELP without a text")?;
+    Ok(Known::Help { family: family.to_owned() })
+}
+
+/// `name{label="value",…}`.
+fn sample(text: &str) -> Result<Known, String> {
+    let end = plain(text)?.find('{').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
     if !is_name(name) {
         return Err("no valid name".to_owned());
     }
@@ -223,12 +285,17 @@ fn sample(line: &str) -> Result<(String, Labels, f64), String> {
         Some(rest) => labels(rest)?,
         None => (Labels::new(), rest),
     };
-    let value = number(rest.strip_prefix(' ').ok_or("no blank before the value")?)?;
-    // A lock without a TTL.
-    if !value.is_finite() && name != "lockwatch_lock_ttl_seconds" {
-        return Err("a value that is not finite".to_owned());
+    if !rest.is_empty() {
+        return Err("no blank before the value".to_owned());
     }
-    Ok((name.to_owned(), labels, value))
+    let bucket = if name.ends_with("_bucket") {
+        let mut rest = labels.clone();
+        let bound = number(&rest.remove("le").ok_or("a bucket without le")?)?;
+        Some((Arc::new(rest), bound))
+    } else {
+        None
+    };
+    Ok(Known::Sample { name: name.to_owned(), labels: Arc::new(labels), bucket })
 }
 
 /// Parses labels up to and including the closing brace; returns them and the rest.
