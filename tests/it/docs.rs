@@ -323,3 +323,22 @@ fn the_documentation_stays_short() {
     let map = words(&Document::read("ARCHITECTURE.md").text);
     assert!(map <= 2_500, "ARCHITECTURE.md has {map} words");
 }
+
+/// Every figure with a unit that the README quotes of what lockwatch costs.
+#[test]
+fn figures_of_the_readme_are_those_that_were_measured() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |page: &str| fs::read_to_string(root.join(page)).unwrap();
+    let (readme, measured) = (read("README.md"), read("docs/cost.md"));
+    let (_, rest) = readme.split_once("- **Low cost.**").unwrap();
+    let words: Vec<&str> = rest.split("\n\n").next().unwrap().split_whitespace().collect();
+    let quoted: Vec<String> = words
+        .windows(2)
+        .map(|pair| [pair[0], pair[1].trim_end_matches([',', '.'])].join(" "))
+        .filter(|pair| ["%", "MB", "ms"].iter().any(|unit| pair.ends_with(&format!(" {unit}"))))
+        .collect();
+    assert!(quoted.len() >= 3, "{quoted:?}");
+    for figure in quoted {
+        assert!(measured.contains(&format!(" {figure} ")), "{figure} is not in docs/cost.md");
+    }
+}
