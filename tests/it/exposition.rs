@@ -757,8 +757,8 @@ fn among_many_a_task_shows_what_it_shows_alone_while_a_tenth_changes_each_second
             _ => stopped_task(&name),
         };
         let spec = Arc::make_mut(&mut view.spec);
-        spec.full_metrics = number % 3 == 0;
-        spec.pattern = (number % 11 == 0).then(|| "reports".into());
+        spec.full_metrics = number.is_multiple_of(3);
+        spec.pattern = number.is_multiple_of(11).then(|| "reports".into());
         let totals = Arc::make_mut(&mut view.totals);
         totals.acquisitions = u64::from(number) << (16 * second);
         totals.renewals = u64::from(number * second);
