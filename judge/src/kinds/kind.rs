@@ -90,7 +90,6 @@ pub(crate) trait Kind {
 
 /// What is specific to the kind of guard in the view of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "nearly all tasks have a lock: it is kept in place")]
 pub enum KindView {
     /// A lock.
     Lock(LockView),
