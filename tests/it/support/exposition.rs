@@ -27,12 +27,15 @@ thread_local! {
 const RANKS: [&str; 8] =
     ["stopped", "running", "pending", "unknown", "unwanted", "stalled", "down", "split"];
 
+/// Bounds and values of a histogram.
+type Buckets = Vec<(f64, f64)>;
+
 /// One scrape.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exposition {
     series: BTreeMap<String, BTreeMap<Arc<Labels>, f64>>,
     /// By the name of the series and the other labels: bounds and values.
-    buckets: BTreeMap<(String, Arc<Labels>), Vec<(f64, f64)>>,
+    buckets: BTreeMap<(String, Arc<Labels>), Buckets>,
     kinds: HashMap<String, String>,
     text: String,
 }
