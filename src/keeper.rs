@@ -4,8 +4,8 @@
 //!
 //! The guard starts it from the same program, with one end of a socket as its standard input. In
 //! the same way the keeper starts the *starter*, which enters the script's group and waits. Ordered
-//! to start, it becomes the script. So a guard that waits for a lock has both of them ready, because
-//! starting programs and entering a group take longer than taking the lock. The script inherits
+//! to start, it becomes the script. So a guard that waits for a lock has both of them ready: to
+//! start programs and to enter a group takes longer than to take the lock. The script inherits
 //! everything else, so its output needs nobody.
 
 pub mod boot;

@@ -22,6 +22,14 @@ fn nothing_is_left(guard: &Guard, but: &[i32]) {
     until("nothing is left", || (guard.processes() == but).then_some(()));
 }
 
+/// A child that has ended is one until its parent has noticed it.
+fn has_no_child(pid: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let mut children = threads
+        .map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    children.all(|children| children.is_empty())
+}
+
 #[test]
 fn what_was_ready_becomes_the_script() {
     let Some(server) = RedisServer::start("guard::ready: begins") else { return };
@@ -70,8 +78,7 @@ fn without_it_the_script_starts_all_the_same() {
         let killed = if kills_keeper { second.keeper() } else { starter(&second).unwrap() };
         signal("KILL", &[killed]);
         nothing_is_left(&second, &[second.pid()]);
-        // Long enough for the guard to notice it.
-        thread::sleep(Duration::from_millis(100));
+        until("the guard has noticed it", || has_no_child(second.pid()).then_some(()));
         first.signal("TERM");
         scene.runs_above(1);
         assert!(!second.said().contains("the script has failed"), "{}", second.said());

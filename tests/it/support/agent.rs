@@ -22,8 +22,8 @@ use super::{send_signal, wait_until};
 const LOOK: Duration = Duration::from_millis(20);
 /// Pause between two looks of a watch.
 const WATCH: Duration = Duration::from_millis(50);
-/// A pause is this many times as long as the look before it, or longer: to look at the pages of many
-/// tasks without one would take a whole core from the tests at the same time.
+/// A pause is this many times as long as the look before it, or longer: to look at the pages of
+/// many tasks without one would take a whole core from the tests at the same time.
 const PAUSE_OF_LOOKS: u32 = 2;
 
 /// A running agent. Dropping it ends exactly this process, and fails the test if it ever panicked.
