@@ -223,6 +223,8 @@ pub(super) struct Handover {
 pub(super) struct Progress {
     value: Option<Vec<u8>>,
     first: Option<Mono>,
+    /// When it was last seen to be there.
+    newest: Option<Mono>,
     moved: Option<Mono>,
     missing: Option<bool>,
     /// When what was last seen ends, by the server's clock.
@@ -290,13 +292,14 @@ impl Reference {
         self.progress.stalled_ms
     }
 
-    /// Whether a heartbeat may be evidence against a stall at `at`: an agent that began while the
-    /// lock was held does not know at once whether it is a value that stopped.
-    pub(super) fn may_deny_stall(&self, at: Mono) -> bool {
-        let is_known = |first| at.since_ms(first) >= HEARTBEAT_KNOWN_MS;
-        self.progress.appeared
+    /// Whether a heartbeat may be evidence against a stall: an agent that began while the lock was
+    /// held does not know at once whether it is a value that stopped.
+    pub(super) fn may_deny_stall(&self) -> bool {
+        let Progress { appeared, first, newest, .. } = &self.progress;
+        let is_known = |(first, newest): (Mono, Mono)| newest.since_ms(first) >= HEARTBEAT_KNOWN_MS;
+        *appeared
             || self.hold.as_ref().is_none_or(|hold| hold.is_new)
-            || self.progress.first.is_some_and(is_known)
+            || first.zip(*newest).is_some_and(is_known)
     }
 
     /// Whether the newest answer found the lock free, and another one confirmed it.
@@ -630,6 +633,7 @@ impl Reference {
             Some(Some(value)) => {
                 progress.missing = None;
                 progress.first.get_or_insert(at);
+                progress.newest = Some(at);
                 // A heartbeat has always the same bytes.
                 let is_later = progress.ends.zip(beat.ends).is_some_and(|(old, new)| old < new);
                 progress.appeared |= progress.value.as_ref().is_some_and(Vec::is_empty);
