@@ -14,9 +14,8 @@ use crate::verdict::Wanted;
 /// A deadline that moved by less did not: on servers without `PEXPIRETIME` it is computed. In
 /// milliseconds.
 const DEADLINE_JITTER_MS: i64 = 5;
-/// For how long bytes must have been seen to stand still, in milliseconds, before a renewed deadline
-/// alone shows that the work moves. Before that, the process may have begun to watch a value that
-/// stopped.
+/// For how long bytes must be seen to stand still, in milliseconds, before a renewed deadline alone
+/// shows that the work moves. Before that, the process may have begun with a value that stopped.
 const UNCHANGED_MS: u64 = 900_000;
 
 /// The progress of a task.
