@@ -34,7 +34,7 @@ mod visible;
 
 use std::sync::Arc;
 
-use lockwatch_judge::event::{End, Event, EventKind, Subject};
+use lockwatch_judge::event::{Event, EventKind, Subject};
 use lockwatch_judge::input::Standing;
 use lockwatch_judge::snapshot::Snapshot;
 use lockwatch_judge::spec::TaskSpec;
@@ -109,9 +109,7 @@ impl Oracle {
         match &event.kind {
             EventKind::HoldEnded { holders, reason, .. } => {
                 self.check_end(task, holders, *reason, world);
-                if *reason == End::Expired {
-                    self.tasks[task].ran_out(event.at);
-                }
+                self.tasks[task].hold_ended(event.at, *reason);
             }
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
             EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),

@@ -558,7 +558,7 @@ impl Kind for LockTask {
         let grounds = &mut shared.grounds;
         grounds.settled = is_held && self.lock.unbroken_ms() >= spec.settle_ms;
         let moves = spec.progress.as_ref().and_then(|progress| progress.moves);
-        let moved = |clock: &ProgressClock| clock.moves(saw_begin, moves, at);
+        let moved = |clock: &ProgressClock| clock.moves(saw_begin, moves);
         grounds.moves = shared.progress.as_deref().map_or(saw_begin, moved);
         let mut since = grounds.since();
         if let Some((runs, fails)) = runs.and_then(|runs| Some((runs, runs.fails?))) {

@@ -14,8 +14,8 @@ use crate::verdict::Wanted;
 /// A deadline that moved by less did not: on servers without `PEXPIRETIME` it is computed. In
 /// milliseconds.
 const DEADLINE_JITTER_MS: i64 = 5;
-/// For how long bytes must have stood still, in milliseconds, before a renewed deadline alone shows
-/// that the work moves. Before that, the process may have begun to watch a value that stopped.
+/// For how long bytes must be seen to stand still, in milliseconds, before a renewed deadline alone
+/// shows that the work moves. Before that, the process may have begun with a value that stopped.
 const UNCHANGED_MS: u64 = 900_000;
 
 /// The progress of a task.
@@ -101,8 +101,8 @@ pub(crate) struct Hold {
 
 impl ProgressClock {
     /// Whether the work was seen to move, or the hold to begin, and neither is too long ago.
-    pub(crate) fn moves(&self, saw_begin: bool, moves: Option<Moves>, at: Mono) -> bool {
-        let moved = match self.moves_by(moves, at) {
+    pub(crate) fn moves(&self, saw_begin: bool, moves: Option<Moves>) -> bool {
+        let moved = match self.moves_by(moves) {
             Some(_) => self.moved_at,
             None => self.changed_at,
         };
@@ -120,14 +120,14 @@ impl ProgressClock {
     }
 
     /// What counts; `None` while that is not known.
-    fn moves_by(&self, moves: Option<Moves>, at: Mono) -> Option<Moves> {
+    fn moves_by(&self, moves: Option<Moves>) -> Option<Moves> {
         let ends = self.value.as_ref().is_some_and(|value| value.own != Ok(Deadline::Never));
         match moves {
             Some(moves) => Some(moves),
             None if self.bytes_move || !ends => Some(Moves::Value),
             None => {
                 let since = self.changed_at.max(self.first_reading)?;
-                (at.since_ms(since) >= UNCHANGED_MS).then_some(Moves::Deadline)
+                (self.last_there.since_ms(since) >= UNCHANGED_MS).then_some(Moves::Deadline)
             }
         }
     }
@@ -275,13 +275,13 @@ impl ProgressClock {
     }
 
     /// What outputs show of it.
-    pub(crate) fn view(&self, moves: Option<Moves>, at: Mono) -> ProgressView {
+    pub(crate) fn view(&self, moves: Option<Moves>) -> ProgressView {
         let value = self.value.as_ref().filter(|_| self.is_there);
         ProgressView {
             moved: self.moved,
             missing: self.missing,
             expired: self.is_expired,
-            by: self.moves_by(moves, at),
+            by: self.moves_by(moves),
             has_ttl: value.map(|value| value.ends().is_some()),
             shortest_ms: self.shortest_ms,
         }

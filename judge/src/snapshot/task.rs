@@ -130,8 +130,7 @@ impl TaskView {
             refuses_writes: None,
             node: shared.origin.as_ref().map(|origin| origin.node.clone()),
             kind: kind.view(shared),
-            progress: progress
-                .map(|(clock, spec)| Box::new(clock.view(spec.moves, shared.newest_attempt))),
+            progress: progress.map(|(clock, spec)| Box::new(clock.view(spec.moves))),
             live_claims: shared
                 .claims
                 .live(spec.fresh_for_ms())

@@ -103,7 +103,7 @@ impl Oracle {
                     || world.plan.tasks[task].beats_ms.is_none()
                     || !held
                     || facts.wanted() == Says::No
-                    || facts.reference.may_deny_stall(read_at),
+                    || facts.reference.may_deny_stall(),
                 "a stall is denied by a deadline that may not be what moves",
             );
             let stalls = facts.reference.stalled_ms() > 0 && facts.wanted() != Says::Unclear;

@@ -2,6 +2,7 @@
 //! It implements the rules of `docs/how-it-decides.md` independently, and uses nothing of `judge`
 //! but its types.
 
+use lockwatch_judge::event::End;
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
 
@@ -18,6 +19,8 @@ const HEARTBEAT_KNOWN_MS: u64 = 900_000;
 /// Maximum difference in milliseconds between two readings of a deadline that is reported as the
 /// remaining time.
 const NOISE_MS: i64 = 2;
+/// A deadline that moved, or passed, by so much did so also as an agent read it, in milliseconds.
+const CLEAR_MS: i64 = 2 * NOISE_MS + 1;
 
 /// The thresholds of a task.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +79,8 @@ impl Found {
 struct Hold {
     holders: Vec<(Vec<u8>, u32)>,
     deadline: Option<i64>,
+    /// Whether its deadline last moved back, so that its holder had set its end; `None`: unknown.
+    end_is_set: Option<bool>,
     /// The server whose clock it was read by.
     server: usize,
     first: Mono,
@@ -97,6 +102,26 @@ impl Hold {
     fn may_be_out(&self, server: usize, clock: i64) -> bool {
         self.server != server
             || self.deadline.is_none_or(|deadline| deadline <= clock.saturating_add(NOISE_MS))
+    }
+
+    /// A later reading of it. Deadlines by two clocks show no movement.
+    fn moves_to(&mut self, deadline: Option<i64>, server: usize) {
+        let both = self.deadline.zip(deadline).filter(|_| self.server == server);
+        self.end_is_set = match both.map(|(old, new)| new - old) {
+            Some(0..CLEAR_MS) => self.end_is_set,
+            moved => moved.map(|moved_ms| moved_ms < 0),
+        };
+        (self.deadline, self.server) = (deadline, server);
+    }
+
+    /// Whether an end that its holder had set passed `ago_ms` ago; `None`: unknown.
+    fn is_over_as_set(&self, ago_ms: Option<i64>) -> Option<bool> {
+        match (self.end_is_set, ago_ms) {
+            (Some(false), _) => Some(false),
+            (_, Some(ago_ms)) if ago_ms <= -CLEAR_MS => Some(false),
+            (Some(true), Some(CLEAR_MS..)) => Some(true),
+            (Some(true) | None, _) => None,
+        }
     }
 }
 
@@ -137,6 +162,8 @@ struct Gone {
     /// When its lease ran out, on the agent's clock; `None`: it did not, or by another clock, or
     /// that is unknown.
     ran_out: Option<Mono>,
+    /// It ended when its holder had set it to end; `None`: that is unknown.
+    as_set: Option<bool>,
     stretch: Option<Stretch>,
     is_sure: bool,
 }
@@ -196,6 +223,8 @@ pub(super) struct Handover {
 pub(super) struct Progress {
     value: Option<Vec<u8>>,
     first: Option<Mono>,
+    /// When it was last seen to be there.
+    newest: Option<Mono>,
     moved: Option<Mono>,
     missing: Option<bool>,
     /// When what was last seen ends, by the server's clock.
@@ -263,13 +292,14 @@ impl Reference {
         self.progress.stalled_ms
     }
 
-    /// Whether a heartbeat may be evidence against a stall at `at`: an agent that began while the
-    /// lock was held does not know at once whether it is a value that stopped.
-    pub(super) fn may_deny_stall(&self, at: Mono) -> bool {
-        let is_known = |first| at.since_ms(first) >= HEARTBEAT_KNOWN_MS;
-        self.progress.appeared
+    /// Whether a heartbeat may be evidence against a stall: an agent that began while the lock was
+    /// held does not know at once whether it is a value that stopped.
+    pub(super) fn may_deny_stall(&self) -> bool {
+        let Progress { appeared, first, newest, .. } = &self.progress;
+        let is_known = |(first, newest): (Mono, Mono)| newest.since_ms(first) >= HEARTBEAT_KNOWN_MS;
+        *appeared
             || self.hold.as_ref().is_none_or(|hold| hold.is_new)
-            || self.progress.first.is_some_and(is_known)
+            || first.zip(*newest).is_some_and(is_known)
     }
 
     /// Whether the newest answer found the lock free, and another one confirmed it.
@@ -391,9 +421,8 @@ impl Reference {
                 // The other server's copy may be an earlier hold of the same client, with the
                 // progress of that time.
                 self.progress.unsure |= hold.server != self.server;
-                hold.server = self.server;
+                hold.moves_to(sure_deadline, self.server);
                 hold.holders = holders.to_vec();
-                hold.deadline = sure_deadline;
             }
             _ => {
                 // So it may here, where another server was read before.
@@ -409,6 +438,7 @@ impl Reference {
                 self.hold = Some(Hold {
                     holders: holders.to_vec(),
                     deadline: sure_deadline,
+                    end_is_set: Some(false),
                     server: self.server,
                     first: at,
                     is_new: self.newest.is_some(),
@@ -472,11 +502,15 @@ impl Reference {
             self.perhaps_ran_out |= hold.may_be_out(self.server, self.clock);
             let is_certain = hold.server == self.server && !self.stepped;
             let deadline = hold.deadline.filter(|_| is_certain);
-            let ago = deadline.and_then(|deadline| u64::try_from(self.clock - deadline).ok());
-            let ran_out = ago.map(|ago_ms| at.minus_ms(ago_ms));
+            let ago_ms = deadline.map(|deadline| self.clock - deadline);
+            let gone = Gone {
+                ran_out: ago_ms.and_then(|ms| Some(at.minus_ms(u64::try_from(ms).ok()?))),
+                as_set: hold.is_over_as_set(ago_ms),
+                stretch: self.stretch,
+                is_sure: sure,
+            };
             // After a stretch that was unread for too long, it may have been held again since.
-            self.gone =
-                (!across_blind).then_some(Gone { ran_out, stretch: self.stretch, is_sure: sure });
+            self.gone = (!across_blind).then_some(gone);
         }
         // It may have been held during the read, and possibly was not free before.
         if sure && self.free_first.is_some() {
@@ -522,14 +556,21 @@ impl Reference {
         }
     }
 
-    /// The agent says that the hold ran out which its newest reading does not show any more. Then
-    /// that reading needs no confirmation.
-    pub(super) fn ran_out(&mut self, at: Mono, wanted: Says, limits: Limits) {
+    /// The agent says how the hold ended which its newest reading does not show any more. At its
+    /// deadline, that reading needs no confirmation: whether the lease ran out unrenewed, or to the
+    /// end that the holder had set.
+    pub(super) fn ended_by(&mut self, at: Mono, reason: End, wanted: Says, limits: Limits) {
         let (Some(gone), false) = (self.gone, self.confirmed) else { return };
-        if self.free_first != Some(at) {
+        let at_deadline = match reason {
+            End::Expired => Some(true),
+            End::EndedEarly => gone.as_set,
+            End::Replaced | End::Lost | End::Unknown => Some(false),
+        };
+        if self.free_first != Some(at) || at_deadline == Some(false) {
             return;
         }
-        let Some(ran_out) = gone.ran_out.filter(|_| gone.is_sure) else {
+        let is_sure = gone.is_sure && at_deadline.is_some();
+        let Some(ran_out) = gone.ran_out.filter(|_| is_sure) else {
             self.unsure = true;
             return;
         };
@@ -592,6 +633,7 @@ impl Reference {
             Some(Some(value)) => {
                 progress.missing = None;
                 progress.first.get_or_insert(at);
+                progress.newest = Some(at);
                 // A heartbeat has always the same bytes.
                 let is_later = progress.ends.zip(beat.ends).is_some_and(|(old, new)| old < new);
                 progress.appeared |= progress.value.as_ref().is_some_and(Vec::is_empty);

@@ -42,7 +42,7 @@ impl Oracle {
         self.tasks[task].run_seen = seen;
         let mut wrong = Vec::new();
         if is(Problem::Overdue) {
-            wrong.extend(self.false_overdue(task, spec, (&runs, past), now, world));
+            wrong.extend(self.false_overdue(task, view, (&runs, past), now, world));
         } else if let Some(since) = sees_since {
             wrong.extend(self.missed_overdue(task, spec, since, now, world));
         }
@@ -77,12 +77,12 @@ impl Oracle {
     fn false_overdue(
         &self,
         task: usize,
-        spec: &RunsSpec,
+        view: &TaskView,
         (runs, past): (&[&TrueRun], &Past),
         now: u64,
         world: &World,
     ) -> Option<String> {
-        let noise_ms = self.noise_ms();
+        let (spec, noise_ms) = (view.spec.runs()?, self.noise_ms());
         let limit_ms = spec.every_ms + spec.late_after_ms - noise_ms;
         let from = self.tasks[task].began;
         if now < from + limit_ms {
@@ -103,7 +103,14 @@ impl Oracle {
         let hidden_ms = 4 * self.interval_ms + self.timeout_ms + SLACK_MS;
         let run = runs.iter().rev().find(|run| expected.contains(&run.began))?;
         let counts = is_calm && lasted_ms(run, past, now) >= hidden_ms;
-        (counts && now < seen + limit_ms + spec.every_ms).then(|| {
+        // Some replies may have come though others were dropped. If the agent shows this run, then
+        // it was not hidden, and the next one is awaited from there.
+        let shown = view.periodic()?.began.map(|began| began.0.saturating_sub(MONO_MS));
+        let due = match shown {
+            Some(began) if began + noise_ms >= run.began => run.began + limit_ms,
+            _ => seen + limit_ms + spec.every_ms,
+        };
+        (counts && now < due).then(|| {
             format!("overdue though a run began {} ms after the last one seen", run.began - seen)
         })
     }

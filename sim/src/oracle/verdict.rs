@@ -1,6 +1,7 @@
 //! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`.
 //! If the table keeps the verdict, it must stay.
 
+use lockwatch_judge::event::End;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Verdict, Wanted};
@@ -95,10 +96,10 @@ impl TaskFacts {
         Leads::To(verdict)
     }
 
-    /// The agent says that a hold ran out that its reading of `at` does not show any more.
-    pub(super) fn ran_out(&mut self, at: Mono) {
+    /// The agent says how a hold ended that its reading of `at` does not show any more.
+    pub(super) fn hold_ended(&mut self, at: Mono, reason: End) {
         let (wanted, limits) = (self.wanted(), self.limits);
-        self.reference.ran_out(at, wanted, limits);
+        self.reference.ended_by(at, reason, wanted, limits);
         self.follow_verdict();
         self.follow_published(at);
     }

@@ -22,8 +22,9 @@ pub(crate) struct Ended {
     pub(crate) successor_over: Option<u64>,
     /// A client had released the lock after a moment, before this hold began.
     pub(crate) earlier_brief: bool,
-    /// When its lease certainly ran out: the lock was found free at or after the deadline, or with
-    /// a holder that took it after that, and no renewal can be unseen.
+    /// When its lease, or the end that its holder had set, certainly ran out: the lock was found
+    /// free at or after the deadline, or with a holder that took it after that, and no renewal can
+    /// be unseen.
     pub(crate) ran_out: Option<Mono>,
 }
 

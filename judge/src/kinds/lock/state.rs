@@ -194,7 +194,10 @@ impl Lock {
     /// Returns the stretch that is over.
     fn update_stretch(&mut self, observed: &Observed, at: Mono) -> Option<Break> {
         let is_new = observed.began || observed.ended.is_some();
-        let ran_out = observed.ended.as_ref().and_then(|ended| ended.ran_out);
+        let ended = observed.ended.as_ref();
+        let ran_out = ended.and_then(|ended| ended.ran_out);
+        // Not at an end that its holder had set.
+        let expired = ran_out.is_some() && ended.is_some_and(|it| it.reason == End::Expired);
         let end = match self.present {
             Present::Nothing => None,
             Present::Free { first, confirmed, .. } => {
@@ -203,8 +206,7 @@ impl Lock {
             Present::Held(_) if is_new && observed.across_blind => Some(at),
             Present::Held(_) => ran_out.filter(|_| is_new && self.identifies()),
         };
-        let over =
-            end.and_then(|end| Some(self.unbroken.take()?.broken_at(end, ran_out.is_some())));
+        let over = end.and_then(|end| Some(self.unbroken.take()?.broken_at(end, expired)));
         if self.hold().is_some() {
             self.unbroken.get_or_insert(Stretch { first: at, newest: at }).newest = at;
         }

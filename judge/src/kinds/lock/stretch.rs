@@ -31,6 +31,6 @@ pub(crate) struct Break {
     /// From the first reading that showed somebody until the lease ran out, or until the first
     /// reading that showed nobody, in milliseconds.
     pub(crate) held_ms: u64,
-    /// A lease ran out.
+    /// A lease ran out whose end the holder had not set.
     pub(crate) expired: bool,
 }

@@ -215,3 +215,22 @@ fn a_hold_of_nobody_ends_when_its_deadline_had_passed_before_the_next_was_writte
         assert!(renewed.moved.is_some(), "{lease_ms:?} {holder} {until}");
     }
 }
+
+/// Both need no second free reading, but only the holder that set no end may have died.
+#[test]
+fn a_hold_whose_end_its_holder_had_set_breaks_there_without_having_expired() {
+    let broken = |left_until: i64| {
+        let mut lock =
+            Lock::new(&LockSpec { lease_ms: Some(3_000), ..LockSpec::new(b"lock", "redisson") });
+        shows_until(&mut lock, 400, None, 0, Delta::default());
+        shows_until(&mut lock, 600, Some(("A", 3_500)), 0, Delta::default());
+        shows_until(&mut lock, 1_600, Some(("A", left_until)), 0, Delta::default());
+        let gone = shows_until(&mut lock, 3_600, None, 0, Delta::default());
+        let reason = gone.ended.map(|ended| ended.reason);
+        assert_eq!(lock.free_since(), Some(Mono(3_600)), "{reason:?}");
+        (reason, gone.broke)
+    };
+    let broke = |held_ms, expired| Some(Break { held_ms, expired });
+    assert_eq!(broken(3_000), (Some(End::EndedEarly), broke(2_400, false)));
+    assert_eq!(broken(3_500), (Some(End::Expired), broke(2_900, true)));
+}
