@@ -225,7 +225,12 @@ impl Task {
             .verdict
             .filter(|(_, rule, _)| *rule != &Rule::NOTHING_YET)
             .map(|(verdict, ..)| verdict);
-        let (verdict, rule) = judge(facts, before);
+        let judged = Some(Judged { facts, previous: before });
+        let (verdict, rule) = match self.shared.verdict {
+            // Nothing else matters, and nearly always all of it is as it was.
+            Some((verdict, rule, _)) if self.shared.judged == judged => (verdict, rule),
+            _ => judge(facts, before),
+        };
         let since = match self.shared.verdict {
             Some((same, _, since)) if same == verdict => since,
             _ => log.at,
@@ -234,7 +239,7 @@ impl Task {
             log.push(EventKind::Verdict { from: before, to: verdict, rule });
         }
         self.shared.verdict = Some((verdict, rule, since));
-        self.shared.judged = Some(Judged { facts, previous: before });
+        self.shared.judged = judged;
         self.update_grounds(log.at);
     }
 

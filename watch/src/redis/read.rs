@@ -463,7 +463,8 @@ impl TaskRead {
         let GuardReading::Lock { lock: reading, extras } = guard else { return };
         let Some((lock, stage)) = self.lock() else { return };
         if self.asks_extras() {
-            *extras = lock.library.decode_extras(replies.take(self.extras().len()));
+            let others = lock.last_asks(stage).len();
+            *extras = lock.library.decode_extras(replies.take_all_but(others));
         }
         lock.take_last(stage, replies, reading);
     }

@@ -69,6 +69,11 @@ impl<'a> Replies<'a> {
         self.0.next().unwrap_or(&Reply::Nil)
     }
 
+    /// All that are left but the last `count`.
+    pub(crate) fn take_all_but(&mut self, count: usize) -> &'a [Reply] {
+        self.take(self.0.as_slice().len().saturating_sub(count))
+    }
+
     pub(crate) fn take(&mut self, count: usize) -> &'a [Reply] {
         let rest = self.0.as_slice();
         let (taken, rest) = rest.split_at_checked(count).unwrap_or((&[], &[]));

@@ -71,8 +71,8 @@ impl Default for Sizes {
     fn default() -> Sizes {
         Sizes {
             slot_tasks: BATCH_TASKS,
-            joined_tasks: 2 * BATCH_TASKS,
-            joined_whole: BATCH_TASKS / 4,
+            joined_tasks: 4 * BATCH_TASKS,
+            joined_whole: BATCH_TASKS * 2 / 5,
             joined_ms: 25,
             whole_every: None,
         }

@@ -255,7 +255,7 @@ fn where_many_are_read_whole_each_slot_has_its_own_batch() {
 
 #[test]
 fn slots_that_are_further_apart_share_no_batch() {
-    for (slots, batches) in [(40, 20), (38, 38), (20, 20)] {
+    for (slots, batches) in [(160, 40), (40, 20), (38, 38), (20, 20)] {
         let mut schedule = told_of_changes(slots * FULL, 1_000);
         sweep_all(&mut schedule, 0);
         assert_eq!(sweep_all(&mut schedule, 1).len(), batches, "{slots} slots");
@@ -292,10 +292,10 @@ fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
         });
         (slots.collect::<Vec<usize>>(), schedule.take_skipped())
     };
-    assert_eq!(joined(100), (vec![2, 2, 2], 0));
-    assert_eq!(joined(999), (vec![2; 20], 0));
+    assert_eq!(joined(100), (vec![4, 2], 0));
+    assert_eq!(joined(999), (vec![4; 10], 0));
     let (slots, skipped) = joined(1_025);
-    assert_eq!((&slots[..3], skipped), (&[1, 2, 2][..], 1), "the second slot skipped one as well");
+    assert_eq!((&slots[..3], skipped), (&[1, 4, 4][..], 1), "the second slot skipped one as well");
 }
 
 /// While no reply arrives, no task is requested twice.
