@@ -25,14 +25,14 @@ impl Clock {
 
     /// The instant it is.
     pub fn now(self) -> Mono {
-        Mono(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
+        Mono::at(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// `at` as an instant of the runtime, to sleep until it. Never early: [`Clock::now`] has
     /// reached `at` by then.
     pub fn instant(self, at: Mono) -> Instant {
         let far = Duration::from_secs(86_400 * 365);
-        self.origin + Duration::from_millis(at.0).min(self.origin.elapsed() + far)
+        self.origin + Duration::from_millis(at.ms()).min(self.origin.elapsed() + far)
     }
 
     /// Reads both clocks at one instant, to convert between them.
@@ -62,8 +62,8 @@ mod tests {
     #[tokio::test]
     async fn sleeping_until_an_instant_reaches_it() {
         let clock = Clock::start();
-        tokio::time::sleep_until(clock.instant(Mono(23))).await;
-        assert!(clock.now() >= Mono(23));
-        let _no_overflow = clock.instant(Mono(u64::MAX));
+        tokio::time::sleep_until(clock.instant(Mono::at(23))).await;
+        assert!(clock.now() >= Mono::at(23));
+        let _no_overflow = clock.instant(Mono::MAX);
     }
 }

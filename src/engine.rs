@@ -99,12 +99,12 @@ impl Engine {
     pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, Snapshots) {
         let mut state = State::new();
         let spec = Arc::new(spec);
-        let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
+        let _nothing_happened_yet = state.step(Mono::at(0), Input::Config(Arc::clone(&spec)));
         let (published, newest) =
             watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock, &None)));
         let (snapshots, looks) = Snapshots::new(newest);
         let publishing = Publishing::new();
-        let newest = Mono(0);
+        let newest = Mono::at(0);
         let patterns = None;
         let engine = Engine { state, spec, clock, newest, publishing, published, looks, patterns };
         (engine, snapshots)
@@ -120,7 +120,7 @@ impl Engine {
     /// order. A snapshot is published soon after an event, on request, and at least once a second.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut observer: impl Observer) {
         observer.input(
-            Now { mono: Mono(0), wall: self.clock.wall() },
+            Now { mono: Mono::at(0), wall: self.clock.wall() },
             &Input::Config(Arc::clone(&self.spec)),
         );
         let mut tick = interval(TICK);
@@ -347,7 +347,7 @@ mod tests {
         };
         let clock = Clock::start();
         let mut state = State::default();
-        state.step(Mono(0), Input::Config(Arc::new(spec)));
+        state.step(Mono::at(0), Input::Config(Arc::new(spec)));
         let (at, wall) = clock.both();
         let published = publish(&mut state, Extent::Complete, clock, &None);
         let took_ms = clock.now().since_ms(published.snapshot.at);
@@ -375,7 +375,7 @@ mod tests {
             store: redis,
             node,
             standing,
-            sent: Mono(0),
+            sent: Mono::at(0),
             took_ms: 1,
             outcome,
         })

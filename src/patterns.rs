@@ -235,7 +235,7 @@ fn is_used(published: &Published, store: Option<&StoreView>, task: &TaskSpec) ->
     let newest = |store: &StoreView| store.nodes.iter().filter_map(|node| node.last_success).max();
     let was_held = |view: &TaskView| {
         let (last, now) = (view.lock()?.last.as_ref()?.seen, newest(store?)?);
-        Some(now.0.saturating_sub(last.0) <= i64::try_from(KEPT_MS).unwrap_or(i64::MAX))
+        Some(now.ms().saturating_sub(last.ms()) <= i64::try_from(KEPT_MS).unwrap_or(i64::MAX))
     };
     view.held == Some(true) || was_held(view).unwrap_or(false)
 }

@@ -99,7 +99,7 @@ impl Drop for Recorder {
 
 impl Backlog {
     fn keep(&mut self, now: Mono, input: &Input) {
-        self.missing.get_or_insert(Missing { inputs: 0, since: now.0 }).inputs += 1;
+        self.missing.get_or_insert(Missing { inputs: 0, since: now.ms() }).inputs += 1;
         self.in_force.update(input);
     }
 

@@ -127,9 +127,9 @@ async fn by_sentinels(
     let mut quorum = sentinel::Quorum::new(nodes.len(), u64::MAX);
     for (number, (_, answer)) in said.iter().enumerate() {
         let answer = answer.clone().map_err(|failure| failure.why);
-        quorum.answered(number, Mono(0), answer);
+        quorum.answered(number, Mono::at(0), answer);
     }
-    match quorum.master(Mono(0)) {
+    match quorum.master(Mono::at(0)) {
         Ok(announced) => reachable(peers, &announced, nodes),
         Err(_) if said.iter().any(|(_, answer)| is_stranger(answer)) => {
             Err(Trouble::Refused(format!(

@@ -206,7 +206,7 @@ mod tests {
             node: "10.0.0.5:6379".into(),
             asked: ReadReason::Decides,
             round,
-            sent: Mono(1),
+            sent: Mono::at(1),
             took_ms: 1,
             said: Vec::new(),
             outcome: Err(Unknown::Timeout),

@@ -178,7 +178,7 @@ impl Guard {
             State::Holding(holding) => Some(holding.next_wake(&self.terms)),
             State::Taking { .. } | State::Releasing { .. } | State::Ended => None,
         };
-        if self.actions.is_empty() { of_lock } else { Some(Mono(0)) }
+        if self.actions.is_empty() { of_lock } else { Some(Mono::at(0)) }
     }
 
     /// Whether the lock is held, as far as is known.
@@ -553,15 +553,15 @@ impl Holding {
                 let can_be_left = until <= end.minus_ms(SHORTER_MS);
                 if can_be_left { shown.min(until) } else { until.min(end) }
             }
-            Script::Stopping { killed: true, .. } => Mono(u64::MAX),
+            Script::Stopping { killed: true, .. } => Mono::MAX,
             Script::Stopping { kill_at, .. } => kill_at.min(self.hold.dead_by(terms)),
         };
         let of_lock = match self.renew_at {
-            None => Mono(u64::MAX),
-            Some(_) if self.lost => Mono(u64::MAX),
-            Some(_) if self.changed => Mono(0),
+            None => Mono::MAX,
+            Some(_) if self.lost => Mono::MAX,
+            Some(_) if self.changed => Mono::at(0),
             Some(renew_at) if renew_at < self.hold.end(terms) => renew_at,
-            Some(_) => Mono(u64::MAX),
+            Some(_) => Mono::MAX,
         };
         of_script.min(of_lock)
     }

@@ -24,18 +24,18 @@ struct Alone {
 
 impl Alone {
     fn new(terms: Terms) -> Alone {
-        let mut alone = Alone { guard: Guard::new(terms, Mono(1_000), 7), now: 1_000 };
+        let mut alone = Alone { guard: Guard::new(terms, Mono::at(1_000), 7), now: 1_000 };
         alone.tell(Input::Wanted(Wanted::Yes));
         alone
     }
 
     fn tell(&mut self, input: Input) {
-        self.guard.handle(Mono(self.now), input);
+        self.guard.handle(Mono::at(self.now), input);
     }
 
     fn at(&mut self, now: u64) -> Vec<Action> {
         self.now = now;
-        std::iter::from_fn(|| self.guard.poll(Mono(now))).collect()
+        std::iter::from_fn(|| self.guard.poll(Mono::at(now))).collect()
     }
 
     /// Running since 1,010 under a hold requested at 1,000.
@@ -44,7 +44,7 @@ impl Alone {
         assert_eq!(alone.at(1_000), [Action::Take]);
         alone.now = 1_010;
         alone.tell(Input::Replied(Reply::Taken { token: 5 }));
-        let dead_by = Mono(1_000 + terms.lease_ms - terms.margin_ms());
+        let dead_by = Mono::at(1_000 + terms.lease_ms - terms.margin_ms());
         assert_eq!(alone.at(1_010), [Action::Start { token: 5, dead_by }]);
         alone
     }
@@ -53,13 +53,13 @@ impl Alone {
 #[test]
 fn a_store_that_is_silent_stops_the_script_in_time() {
     let mut alone = Alone::running(TERMS);
-    assert_eq!(alone.guard.next_wake(), Some(Mono(1_666)));
+    assert_eq!(alone.guard.next_wake(), Some(Mono::at(1_666)));
     assert_eq!(alone.at(1_666), [Action::Renew]);
-    assert_eq!(alone.guard.next_wake(), Some(Mono(2_000)), "the script must be asked then");
+    assert_eq!(alone.guard.next_wake(), Some(Mono::at(2_000)), "the script must be asked then");
     assert_eq!(alone.at(1_999), []);
     assert_eq!(alone.at(2_000), [Action::Terminate(lockwatch_guard::Why::NotRenewed)]);
     assert_eq!(alone.at(2_500), [Action::Kill(lockwatch_guard::Why::NotRenewed)]);
-    alone.tell(Input::Gone { code: Some(137), at: Mono(2_510) });
+    alone.tell(Input::Gone { code: Some(137), at: Mono::at(2_510) });
     assert_eq!(alone.at(2_510), [Action::Release], "once the renewal is answered");
 }
 
@@ -70,7 +70,7 @@ fn a_lock_that_is_lost_kills_at_once() {
     assert_eq!(alone.at(1_020), [Action::Look]);
     alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_021), [Action::Kill(lockwatch_guard::Why::Lost)]);
-    alone.tell(Input::Gone { code: Some(137), at: Mono(1_022) });
+    alone.tell(Input::Gone { code: Some(137), at: Mono::at(1_022) });
     assert_eq!(alone.at(1_022), [Action::Take], "it contends again");
 }
 
@@ -82,7 +82,7 @@ fn a_look_that_fails_is_followed_by_an_early_renewal() {
     alone.now = 1_030;
     alone.tell(Input::Replied(Reply::Failed));
     assert_eq!(alone.at(1_279), []);
-    assert_eq!(alone.guard.next_wake(), Some(Mono(1_280)));
+    assert_eq!(alone.guard.next_wake(), Some(Mono::at(1_280)));
     assert_eq!(alone.at(1_280), [Action::Renew]);
     alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_290), [Action::Kill(lockwatch_guard::Why::Lost)]);
@@ -92,17 +92,17 @@ fn a_look_that_fails_is_followed_by_an_early_renewal() {
 fn a_pause_beyond_the_lease_is_reported() {
     let mut alone = Alone::running(TERMS);
     assert_eq!(alone.at(9_000), [Action::Kill(lockwatch_guard::Why::NotRenewed)]);
-    alone.tell(Input::Gone { code: Some(137), at: Mono(9_010) });
+    alone.tell(Input::Gone { code: Some(137), at: Mono::at(9_010) });
     let reported = alone.at(9_010);
     let [Action::Report(overrun), Action::Release] = reported[..] else { panic!("{reported:?}") };
-    assert_eq!((overrun.token, overrun.from, overrun.to), (5, Mono(3_000), Mono(9_010)));
+    assert_eq!((overrun.token, overrun.from, overrun.to), (5, Mono::at(3_000), Mono::at(9_010)));
 }
 
 #[test]
 fn a_guard_that_runs_once_ends_with_its_script() {
     let once = Terms { restart: Restart::Never, ..TERMS };
     let mut alone = Alone::running(once);
-    alone.tell(Input::Gone { code: Some(3), at: Mono(1_500) });
+    alone.tell(Input::Gone { code: Some(3), at: Mono::at(1_500) });
     assert_eq!(alone.at(1_500), [Action::Release]);
     alone.tell(Input::Replied(Reply::Released));
     let end = End { outcome: Outcome::Done, code: Some(3) };
@@ -113,7 +113,7 @@ fn a_guard_that_runs_once_ends_with_its_script() {
     assert_eq!(alone.at(1_666), [Action::Renew]);
     alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_670), [Action::Kill(lockwatch_guard::Why::Lost)]);
-    alone.tell(Input::Gone { code: None, at: Mono(1_680) });
+    alone.tell(Input::Gone { code: None, at: Mono::at(1_680) });
     let end = End { outcome: Outcome::Lost, code: Some(137) };
     assert_eq!(alone.at(1_680), [Action::End(end)]);
 }
@@ -142,7 +142,7 @@ fn patience_has_an_end() {
         assert_eq!(alone.at(1_000), [Action::Take]);
         alone.tell(Input::Replied(reply));
         assert_eq!(alone.at(1_099), []);
-        assert_eq!(alone.guard.next_wake(), Some(Mono(1_100)));
+        assert_eq!(alone.guard.next_wake(), Some(Mono::at(1_100)));
         assert_eq!(alone.at(1_100), [Action::End(End { outcome, code: None })]);
     }
 }
@@ -165,10 +165,10 @@ fn without_patience_it_is_tried_once() {
     }
     for (wanted, outcome) in [(Wanted::No, Outcome::NotWanted), (Wanted::Unknown, Outcome::NoStore)]
     {
-        let mut guard = Guard::new(once, Mono(1_000), 7);
-        assert_eq!((guard.poll(Mono(1_000)), guard.next_wake()), (None, None), "not asked yet");
-        guard.handle(Mono(1_003), Input::Wanted(wanted));
-        assert_eq!(guard.poll(Mono(1_003)), ends(outcome).pop());
+        let mut guard = Guard::new(once, Mono::at(1_000), 7);
+        assert_eq!((guard.poll(Mono::at(1_000)), guard.next_wake()), (None, None), "not asked yet");
+        guard.handle(Mono::at(1_003), Input::Wanted(wanted));
+        assert_eq!(guard.poll(Mono::at(1_003)), ends(outcome).pop());
     }
 }
 
@@ -180,17 +180,17 @@ fn a_lock_that_is_kept_for_a_while_is_left_with_the_rest() {
     // The script started at 1,010.
     for code in [0, 1] {
         let mut alone = Alone::running(kept(1_500));
-        alone.tell(Input::Gone { code: Some(code), at: Mono(1_200) });
+        alone.tell(Input::Gone { code: Some(code), at: Mono::at(1_200) });
         assert_eq!(alone.at(1_200), [Action::Leave { left_ms: 1_310 }]);
         alone.tell(Input::Replied(Reply::Released));
         assert_eq!(alone.at(1_210), [end(code)]);
     }
     let mut alone = Alone::running(Terms { shown_ms: 400, ..kept(1_500) });
-    alone.tell(Input::Gone { code: Some(0), at: Mono(1_200) });
-    assert_eq!((alone.at(1_200), alone.guard.next_wake()), (vec![], Some(Mono(1_410))));
+    alone.tell(Input::Gone { code: Some(0), at: Mono::at(1_200) });
+    assert_eq!((alone.at(1_200), alone.guard.next_wake()), (vec![], Some(Mono::at(1_410))));
     assert_eq!(alone.at(1_410), [Action::Leave { left_ms: 1_100 }], "agents have seen the lease");
     let mut alone = Alone::running(kept(150));
-    alone.tell(Input::Gone { code: Some(0), at: Mono(1_160) });
+    alone.tell(Input::Gone { code: Some(0), at: Mono::at(1_160) });
     assert_eq!(alone.at(1_160), [Action::Release], "it ran for longer");
 }
 
@@ -201,9 +201,9 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
     let end = Action::End(End { outcome: Outcome::Done, code: Some(0) });
     let done = || {
         let mut alone = Alone::running(terms);
-        alone.tell(Input::Gone { code: Some(0), at: Mono(1_100) });
+        alone.tell(Input::Gone { code: Some(0), at: Mono::at(1_100) });
         assert_eq!(alone.at(1_100), []);
-        assert_eq!(alone.guard.next_wake(), Some(Mono(1_666)));
+        assert_eq!(alone.guard.next_wake(), Some(Mono::at(1_666)));
         alone
     };
     let mut alone = done();
@@ -219,12 +219,12 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
 
     // Agents must have seen the last renewal.
     let mut alone = Alone::running(Terms { shown_ms: 400, ..terms });
-    alone.tell(Input::Gone { code: Some(0), at: Mono(1_100) });
+    alone.tell(Input::Gone { code: Some(0), at: Mono::at(1_100) });
     for renewed in [1_666, 2_332] {
         assert_eq!(alone.at(renewed), [Action::Renew]);
         alone.tell(Input::Replied(Reply::Renewed));
     }
-    assert_eq!((alone.at(2_340), alone.guard.next_wake()), (vec![], Some(Mono(2_732))));
+    assert_eq!((alone.at(2_340), alone.guard.next_wake()), (vec![], Some(Mono::at(2_732))));
     assert_eq!(alone.at(2_732), [Action::Leave { left_ms: 1_278 }]);
 
     let mut alone = done();
@@ -240,7 +240,7 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
 
     let mut alone = done();
     assert_eq!(alone.at(1_666), [Action::Renew]);
-    assert_eq!(alone.guard.next_wake(), Some(Mono(3_000)));
+    assert_eq!(alone.guard.next_wake(), Some(Mono::at(3_000)));
     assert_eq!(alone.at(3_000), [Action::Release], "the store is silent, and the lease is over");
 }
 
@@ -249,7 +249,7 @@ fn after_so_many_failures_the_lock_goes_to_another() {
     let mut alone = Alone::running(TERMS);
     let mut pauses = Vec::new();
     loop {
-        alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+        alone.tell(Input::Gone { code: Some(1), at: Mono::at(alone.now) });
         let ended = alone.now;
         loop {
             let actions = alone.at(alone.now + 1);
@@ -303,23 +303,23 @@ fn what_changes_during_an_attempt_is_not_missed() {
     assert_eq!(alone.at(1_002), [Action::Take]);
     alone.tell(Input::Replied(Reply::Busy { left_ms: Some(1_898) }));
     assert_eq!(alone.at(1_003), []);
-    assert_eq!(alone.guard.next_wake(), Some(Mono(2_905)));
+    assert_eq!(alone.guard.next_wake(), Some(Mono::at(2_905)));
 }
 
 /// The newest runs, as when they began and ended, with their codes and whether they were asked to.
 fn runs(alone: &Alone) -> Vec<(u64, u64, u8, bool)> {
     let ended = alone.guard.runs().ended();
-    ended.map(|run| (run.from.0, run.to.0, run.code, run.asked)).collect()
+    ended.map(|run| (run.from.ms(), run.to.ms(), run.code, run.asked)).collect()
 }
 
 #[test]
 fn the_newest_three_runs_are_kept() {
     let mut alone = Alone::running(Terms { give_up_after: None, ..TERMS });
-    assert_eq!(alone.guard.runs().since, Some(Mono(1_010)));
+    assert_eq!(alone.guard.runs().since, Some(Mono::at(1_010)));
     let mut expected = Vec::new();
     for code in [1, 0, 2, 3] {
-        let from = alone.guard.runs().since.unwrap().0;
-        alone.tell(Input::Gone { code: Some(code), at: Mono(alone.now + 5) });
+        let from = alone.guard.runs().since.unwrap().ms();
+        alone.tell(Input::Gone { code: Some(code), at: Mono::at(alone.now + 5) });
         expected.push((from, alone.now + 5, code, false));
         assert_eq!(alone.guard.runs().since, None);
         while alone.guard.runs().since.is_none() {
@@ -346,7 +346,7 @@ fn what_the_guard_ended_is_no_error_of_the_script() {
             alone.tell(input);
             alone.at(1_020);
         }
-        alone.tell(Input::Gone { code, at: Mono(1_030) });
+        alone.tell(Input::Gone { code, at: Mono::at(1_030) });
         assert_eq!(runs(&alone), [(1_010, 1_030, code.unwrap_or(137), true)]);
     }
 }
@@ -356,7 +356,7 @@ fn what_the_guard_ended_is_no_error_of_the_script() {
 fn a_script_that_ends_right_before_its_guard_is_stopped_did_not_fail() {
     for (stopped, asked) in [(1_100, true), (2_031, false)] {
         let mut alone = Alone::running(TERMS);
-        alone.tell(Input::Gone { code: Some(143), at: Mono(1_030) });
+        alone.tell(Input::Gone { code: Some(143), at: Mono::at(1_030) });
         assert_eq!(runs(&alone), [(1_010, 1_030, 143, false)]);
         alone.now = stopped;
         alone.tell(Input::Stop);
@@ -378,7 +378,7 @@ fn a_new_wish_begins_with_a_fresh_backoff() {
                 _ => {}
             }
             if alone.guard.runs().since.is_some() {
-                alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+                alone.tell(Input::Gone { code: Some(1), at: Mono::at(alone.now) });
                 failed += 1;
                 if failed == failures && give_up_after.is_none() {
                     break false;
@@ -395,10 +395,10 @@ fn a_new_wish_begins_with_a_fresh_backoff() {
         assert_eq!(alone.at(alone.now), [Action::Take], "{give_up_after:?}: at once");
         alone.tell(Input::Replied(Reply::Taken { token: 6 }));
         assert!(matches!(alone.at(alone.now)[..], [Action::Start { .. }]));
-        alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+        alone.tell(Input::Gone { code: Some(1), at: Mono::at(alone.now) });
         let ended = alone.now;
         assert_eq!(alone.at(ended), []);
-        let next = alone.guard.next_wake().unwrap().0 - ended;
+        let next = alone.guard.next_wake().unwrap().ms() - ended;
         assert!(next <= 1_501, "{give_up_after:?}: as after a first failure: {next}");
     }
 }

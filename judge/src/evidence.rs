@@ -116,5 +116,5 @@ pub(crate) fn set_between(
 
 /// Whether an instant was written in another unit than the configured one. Zero means "at once".
 pub(crate) fn is_far(instant: ServerTime, now: ServerTime) -> bool {
-    instant.0 > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
+    instant.ms() > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
 }

@@ -7,12 +7,12 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 /// What a type is as long as nothing of it is there.
-pub trait Absent: Clone + PartialEq + 'static {
+pub trait Absent: Clone + 'static {
     /// Nothing is there.
     const ABSENT: &'static Self;
 }
 
-impl<T: Clone + PartialEq + 'static> Absent for Vec<T> {
+impl<T: Clone + 'static> Absent for Vec<T> {
     const ABSENT: &'static Vec<T> = &Vec::new();
 }
 
@@ -22,8 +22,18 @@ pub struct Seldom<T>(Option<Box<T>>);
 
 impl<T: Absent> Seldom<T> {
     /// Keeps `value`, unless it is what is absent anyway.
-    pub fn new(value: T) -> Seldom<T> {
+    pub fn new(value: T) -> Seldom<T>
+    where
+        T: PartialEq,
+    {
         Seldom((value != *T::ABSENT).then(|| Box::new(value)))
+    }
+}
+
+impl<T> Seldom<T> {
+    /// What takes memory already, to be changed.
+    pub fn present(&mut self) -> Option<&mut T> {
+        self.0.as_deref_mut()
     }
 }
 
@@ -48,7 +58,7 @@ impl<T: Absent> DerefMut for Seldom<T> {
     }
 }
 
-impl<T: Absent> PartialEq for Seldom<T> {
+impl<T: Absent + PartialEq> PartialEq for Seldom<T> {
     fn eq(&self, other: &Seldom<T>) -> bool {
         **self == **other
     }
@@ -62,15 +72,16 @@ impl<T: Absent + fmt::Debug> fmt::Debug for Seldom<T> {
     }
 }
 
-impl<T: Clone + PartialEq + 'static> FromIterator<T> for Seldom<Vec<T>> {
+impl<T> FromIterator<T> for Seldom<Vec<T>> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Seldom<Vec<T>> {
-        Seldom::new(items.into_iter().collect())
+        let items: Vec<T> = items.into_iter().collect();
+        Seldom((!items.is_empty()).then(|| Box::new(items)))
     }
 }
 
-impl<T: Clone + PartialEq + 'static, const N: usize> From<[T; N]> for Seldom<Vec<T>> {
+impl<T, const N: usize> From<[T; N]> for Seldom<Vec<T>> {
     fn from(items: [T; N]) -> Seldom<Vec<T>> {
-        Seldom::new(items.into())
+        items.into_iter().collect()
     }
 }
 

@@ -83,8 +83,6 @@ pub(crate) struct Signs {
     /// Instances whose claim changed.
     pub(crate) claims_changed: Vec<Vec<u8>>,
     pub(crate) progress_moved: bool,
-    /// The names of hosts changed.
-    pub(crate) hosts_changed: bool,
 }
 
 impl Shared {
@@ -285,10 +283,10 @@ impl Shared {
         }
         if let Some(hosts) = &parts.hosts {
             let is_in_value = self.spec.lock().is_some_and(|lock| lock.host.is_some());
-            signs.hosts_changed = match is_in_value {
+            match is_in_value {
                 true => self.hosts.add(hosts, log),
                 false => self.hosts.observe(hosts, log),
-            };
+            }
         }
         signs
     }

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub use self::task::{Durations, TaskView};
+pub use self::task::{Durations, TaskView, WantingView};
 pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::Fate;

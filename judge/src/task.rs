@@ -319,7 +319,7 @@ mod tests {
         let sizes =
             [size_of::<Task>(), size_of::<TaskView>(), size_of::<Totals>(), size_of::<TaskSpec>()];
         assert!(
-            sizes[0] <= 736 && sizes[1] <= 432 && sizes[2] <= 144 && sizes[3] <= 368,
+            sizes[0] <= 568 && sizes[1] <= 368 && sizes[2] <= 144 && sizes[3] <= 368,
             "{sizes:?}"
         );
     }
@@ -330,10 +330,10 @@ mod tests {
     fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
         let spec = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", "redisson"));
         let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
-        let mut task = Task::new(with_hosts, "main".into(), Mono(0));
+        let mut task = Task::new(with_hosts, "main".into(), Mono::at(0));
         let holders =
             vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
-        let deadline = Deadline::At(ServerTime(60_000));
+        let deadline = Deadline::At(ServerTime::at(60_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let origin = Origin {
             node: "a:6379".into(),
@@ -344,11 +344,11 @@ mod tests {
             authority: Authority::ALONE,
         };
         let host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
-            let clock = ServerTime(i64::try_from(at).unwrap());
+            let clock = ServerTime::at(i64::try_from(at).unwrap());
             let attestation = Attestation::master(clock, clock);
             let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
             let batch = Accepted {
-                sent: Mono(at),
+                sent: Mono::at(at),
                 attestation: &attestation,
                 origin: &Arc::new(origin.clone()),
                 continued,
@@ -362,15 +362,15 @@ mod tests {
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
             let parts = Parts { hosts, ..Parts::default() };
             let reading = TaskReading::of_lock(lock.clone(), Extras::default(), parts);
-            task.observe(&reading, batch, &mut Log::new(Mono(at), Some(clock)));
-            let hold = task.view(Mono(at)).lock().unwrap().hold.clone().unwrap();
-            hold.holders.first().unwrap().1.clone()
+            task.observe(&reading, batch, &mut Log::new(Mono::at(at), Some(clock)));
+            let hold = task.view(Mono::at(at)).lock().unwrap().hold.clone().unwrap();
+            hold.holders.iter().next().unwrap().1.map(<[u8]>::to_vec)
         };
         assert_eq!(host_of(&mut task, 1_000, None), None);
         assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
         assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
         assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
-        task.configure(Arc::new(spec), "main".into(), &mut Log::new(Mono(4_500), None));
+        task.configure(Arc::new(spec), "main".into(), &mut Log::new(Mono::at(4_500), None));
         assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
     }
 }

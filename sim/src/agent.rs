@@ -35,7 +35,7 @@ const LAID_OUT_MS: u64 = 10_000;
 
 /// The agent's monotonic clock at a true instant.
 pub(crate) fn mono(now: u64) -> Mono {
-    Mono(MONO_MS + now)
+    Mono::at(MONO_MS + now)
 }
 
 /// The actions of an agent, in order, for the oracle.
@@ -195,7 +195,7 @@ impl Agent {
                 current: None,
                 open: BTreeMap::new(),
                 rhythm_at: now,
-                laid_out_at: Mono(0),
+                laid_out_at: Mono::at(0),
             },
             watcher: Watcher::new(assignment, Now { mono: now, wall }, seed),
             net: Net::new(agent, life),
@@ -330,7 +330,7 @@ impl Agent {
         self.carry_out(world);
         if let Some(next) = self.watcher.next_wake() {
             let at =
-                next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= self.out.now));
+                next.ms().saturating_sub(MONO_MS).max(world.now + u64::from(next <= self.out.now));
             if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
                 self.wake_at = Some(at);
                 world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });

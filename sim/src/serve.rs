@@ -417,7 +417,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
             let left = world.rng.below(replies.len() as u64);
             replies.truncate(usize::try_from(left).unwrap_or(0));
         }
-        let dialled = Dialled { sent, received: Mono(0), auth: None, replies, ended };
+        let dialled = Dialled { sent, received: Mono::at(0), auth: None, replies, ended };
         request.comes(LinkEvent::Dialled(Box::new(dialled)), number)
     } else if too_large {
         request.comes(LinkEvent::Failed(large()), None)
@@ -427,7 +427,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
     } else if request.listens {
         Event::Announced { agent, life, link: id, push: Push::Alive }
     } else {
-        request.comes(LinkEvent::Replied { received: Mono(0), replies }, number)
+        request.comes(LinkEvent::Replied { received: Mono::at(0), replies }, number)
     };
     world.queue.push(at, event);
     (agent, request.truth)

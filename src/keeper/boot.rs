@@ -12,7 +12,7 @@ use rustix::time::{
 pub fn now() -> Mono {
     let now = clock_gettime(ClockId::Boottime);
     let (s, ns) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
-    Mono(s.unwrap_or(0).saturating_mul(1_000).saturating_add(ns.unwrap_or(0) / 1_000_000))
+    Mono::at(s.unwrap_or(0).saturating_mul(1_000).saturating_add(ns.unwrap_or(0) / 1_000_000))
 }
 
 /// Becomes readable at an instant.
@@ -30,7 +30,7 @@ impl Alarm {
     pub fn new() -> std::io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-        Ok(Alarm { timer, at: std::cell::Cell::new(Mono(u64::MAX)) })
+        Ok(Alarm { timer, at: std::cell::Cell::new(Mono::MAX) })
     }
 
     /// Sets it, also to an instant that is over: then it is readable at once.
@@ -39,7 +39,7 @@ impl Alarm {
     /// The instant cannot be given to the system.
     pub fn set(&self, at: Mono) -> std::io::Result<()> {
         // Zero would switch it off.
-        let ms = at.0.max(1);
+        let ms = at.ms().max(1);
         let it_value = Timespec {
             tv_sec: i64::try_from(ms / 1_000).unwrap_or(i64::MAX),
             tv_nsec: i64::try_from(ms % 1_000).unwrap_or(0) * 1_000_000,
@@ -90,7 +90,7 @@ mod tests {
         assert!(rings_within(&alarm, 900) && now().since_ms(began) >= 30 && alarm.is_over());
         alarm.set(now().plus_ms(60_000)).unwrap();
         assert!(!rings_within(&alarm, 1) && !alarm.is_over());
-        for past in [Mono(0), Mono(1), began] {
+        for past in [Mono::at(0), Mono::at(1), began] {
             alarm.set(past).unwrap();
             assert!(rings_within(&alarm, 900) && alarm.is_over());
         }

@@ -34,7 +34,7 @@ impl Start {
         [
             ("LOCKWATCH_HOLDER", self.holder.clone()),
             ("LOCKWATCH_TOKEN", self.token.to_string()),
-            ("LOCKWATCH_DEADLINE_BOOT_MS", self.dead_by.0.to_string()),
+            ("LOCKWATCH_DEADLINE_BOOT_MS", self.dead_by.ms().to_string()),
         ]
     }
 }
@@ -44,9 +44,9 @@ impl Order {
     pub fn line(&self) -> String {
         match self {
             Order::Start(Start { dead_by, token, holder }) => {
-                format!("start {} {token} {holder}\n", dead_by.0)
+                format!("start {} {token} {holder}\n", dead_by.ms())
             }
-            Order::Extend(dead_by) => format!("extend {}\n", dead_by.0),
+            Order::Extend(dead_by) => format!("extend {}\n", dead_by.ms()),
             Order::Signal(signal) => format!("signal {signal}\n"),
             Order::Kill => "kill\n".to_owned(),
         }
@@ -58,11 +58,11 @@ impl Order {
             ("start", start) => {
                 let mut words = start.splitn(3, ' ');
                 let mut number = || words.next()?.parse().ok();
-                let (dead_by, token) = (Mono(number()?), number()?);
+                let (dead_by, token) = (Mono::at(number()?), number()?);
                 let holder = words.next()?.to_owned();
                 Some(Order::Start(Start { dead_by, token, holder }))
             }
-            ("extend", ms) => ms.parse().ok().map(|ms| Order::Extend(Mono(ms))),
+            ("extend", ms) => ms.parse().ok().map(|ms| Order::Extend(Mono::at(ms))),
             ("signal", signal) => signal.parse().ok().map(Order::Signal),
             ("kill", "") => Some(Order::Kill),
             _ => None,
@@ -84,14 +84,14 @@ impl Ended {
     pub fn parse(line: &str) -> Option<Ended> {
         let (code, at) = line.trim_end().strip_prefix("gone ")?.split_once(' ')?;
         let code = if code == "-" { None } else { Some(code.parse().ok()?) };
-        Some(Ended { code, at: Mono(at.parse().ok()?) })
+        Some(Ended { code, at: Mono::at(at.parse().ok()?) })
     }
 }
 
 /// Says the last word. A guard that is gone does not hear it.
 pub fn report_end(mut guard: impl Write, ended: Ended) {
     let code = ended.code.map_or("-".to_owned(), |code| code.to_string());
-    let _unheard = guard.write_all(format!("gone {code} {}\n", ended.at.0).as_bytes());
+    let _unheard = guard.write_all(format!("gone {code} {}\n", ended.at.ms()).as_bytes());
 }
 
 /// Puts lines together.
@@ -130,9 +130,8 @@ mod tests {
 
     #[test]
     fn orders_arrive_as_they_were_given_however_they_are_cut() {
-        let start = Start { dead_by: Mono(7), token: 12, holder: "2b1e-4:3".to_owned() };
-        let all =
-            [Order::Start(start), Order::Extend(Mono(u64::MAX)), Order::Signal(15), Order::Kill];
+        let start = Start { dead_by: Mono::at(7), token: 12, holder: "2b1e-4:3".to_owned() };
+        let all = [Order::Start(start), Order::Extend(Mono::MAX), Order::Signal(15), Order::Kill];
         let text: String = all.iter().map(Order::line).collect();
         let (mut guard, keeper) = UnixStream::pair().unwrap();
         keeper.set_nonblocking(true).unwrap();
@@ -150,7 +149,9 @@ mod tests {
 
     #[test]
     fn the_last_word_can_be_read() {
-        for ended in [Ended { code: Some(7), at: Mono(12) }, Ended { code: None, at: Mono(0) }] {
+        for ended in
+            [Ended { code: Some(7), at: Mono::at(12) }, Ended { code: None, at: Mono::at(0) }]
+        {
             let mut line = Vec::new();
             report_end(&mut line, ended);
             assert_eq!(Ended::parse(std::str::from_utf8(&line).unwrap()), Some(ended));

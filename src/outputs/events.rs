@@ -90,7 +90,7 @@ pub fn describe(event: &Event) -> Line {
         reason,
         seconds: ms.map(seconds),
         remedy,
-        server_time: event.server_time.and_then(|time| rfc3339(time.0)),
+        server_time: event.server_time.and_then(|time| rfc3339(time.ms())),
     }
 }
 

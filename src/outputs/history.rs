@@ -270,13 +270,13 @@ mod tests {
 
         fn keep(&self, subject: Subject, kind: EventKind) {
             let event = Event {
-                at: Mono(900),
+                at: Mono::at(900),
                 server_time: None,
                 subject,
                 node: Some("10.0.0.5:6379".into()),
                 kind,
             };
-            self.history.keep(Mono(1_000), AgentWall(5_000), &event);
+            self.history.keep(Mono::at(1_000), AgentWall(5_000), &event);
         }
 
         fn of_task(&self, name: &str, most: usize) -> Vec<Arc<Kept>> {

@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 4;
 
 /// When a member is due; `None`: at once.
 pub(super) fn due(member: &MemberView) -> Option<ServerTime> {
-    Some(member.due).filter(|due| due.0 > 0)
+    Some(member.due).filter(|due| due.ms() > 0)
 }
 
 /// The members that are executed, the oldest first.

@@ -46,10 +46,9 @@ fn known(view: &TaskView, word: &str) -> Option<String> {
     Some(match word {
         "split" => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
         "wants" => who_wants(view).into_owned(),
-        "holders" => {
-            let holders = view.hold().map(|hold| &*hold.holders).unwrap_or_default();
-            list(holders.iter().map(|(holder, _)| holder_label(holder)), NAMED_MAX)
-        }
+        "holders" => view.hold().map_or_else(String::new, |hold| {
+            list(hold.holders.iter().map(|(holder, _)| holder_label(holder)), NAMED_MAX)
+        }),
         "still" if view.progress.as_ref().is_some_and(|progress| progress.expired) => {
             "the sign of life ran out, and did not come back".to_owned()
         }
@@ -79,8 +78,8 @@ fn whose_turn(view: &TaskView) -> Cow<'static, str> {
 }
 
 fn who_wants(view: &TaskView) -> Cow<'static, str> {
-    match (view.wanting_users, &view.switches) {
-        _ if !view.lost_users.is_empty() => {
+    match (view.wanting.users, &view.wanting.switches) {
+        _ if !view.wanting.lost_users.is_empty() => {
             "Users wanted the task when Redis lost their switches".into()
         }
         (Some(on), Some(switches)) if !switches.is_empty() && !is_counted(view) => {
@@ -143,7 +142,7 @@ fn remedy(view: &TaskView) -> Option<String> {
     if view.verdict == Verdict::Split {
         return None;
     }
-    let switch = view.switches.as_ref()?.iter().find(|switch| switch.on.is_none())?;
+    let switch = view.wanting.switches.as_ref()?.iter().find(|switch| switch.on.is_none())?;
     Some(match switch.fits {
         Some(codec) => format!("(A switch cannot be read: set `codec: {}`.)", codec.name()),
         None => String::from("(A switch says neither on nor off.)"),

@@ -56,7 +56,7 @@ pub fn is_past(published: &Published, view: &TaskView, hold: &HoldView) -> bool 
     let library = libraries::of_task(&view.spec);
     let mut instants =
         hold.holders.iter().filter_map(|(holder, _)| library.instant(&holder.client));
-    instants.any(|instant| instant.0 < published.wall.0)
+    instants.any(|instant| instant.ms() < published.wall.0)
 }
 
 /// A holder that crashed looks alive until its lease ends, unless something else shows it.

@@ -32,7 +32,7 @@ pub(super) fn newest(runs: &Runs) -> String {
 
 /// The same for programs.
 pub(super) fn written(runs: &Runs) -> api::Runs {
-    let at = |at: ServerTime| At(Some(at.0));
+    let at = |at: ServerTime| At(Some(at.ms()));
     let ended = |run: &Run| EndedRun {
         host: escape(&run.host).into(),
         from: at(run.end.from),

@@ -6,7 +6,7 @@ use lockwatch_judge::time::ServerTime;
 
 /// From when on the present turn may run, unless that is "at once".
 pub(super) fn due(turn: &TurnView) -> Option<ServerTime> {
-    turn.from.filter(|from| from.0 > 0)
+    turn.from.filter(|from| from.ms() > 0)
 }
 
 /// How long a turn may be overdue, in milliseconds.

@@ -62,7 +62,7 @@ pub(crate) struct Instant {
 impl Instant {
     /// The wall clock at `instant`, which must be close to this one.
     pub(crate) fn wall(self, instant: Mono) -> AgentWall {
-        AgentWall(self.offset.saturating_add_unsigned(instant.0))
+        AgentWall(self.offset.saturating_add_unsigned(instant.ms()))
     }
 }
 
@@ -122,7 +122,8 @@ impl Run {
             if let Some((_, since)) = newest
                 && !follows
             {
-                let instant = Instant { at: Mono(begin.at), offset: offset(begin.wall, begin.at) };
+                let instant =
+                    Instant { at: Mono::at(begin.at), offset: offset(begin.wall, begin.at) };
                 listener(instant, Entry::Missing { inputs: None, since })?;
             }
             let known = follows && begin.continues;
@@ -149,22 +150,22 @@ fn tell_file(
     listener: &mut impl FnMut(Instant, Entry) -> anyhow::Result<()>,
 ) -> anyhow::Result<Mono> {
     let mut lines = Lines::open(path)?;
-    let mut instant = Instant { at: Mono(begin.at), offset: offset(begin.wall, begin.at) };
+    let mut instant = Instant { at: Mono::at(begin.at), offset: offset(begin.wall, begin.at) };
     let mut context_left = begin.context;
     let _begin = lines.next()?;
     while let Some(text) = lines.next()? {
         let Line(at, what) =
             serde_json::from_slice(text).map_err(|error| mistake(path, lines.number, &error))?;
-        if at < instant.at.0 {
+        if at < instant.at.ms() {
             bail!("{}, line {}: goes back in time", path.display(), lines.number);
         }
-        instant.at = Mono(at);
+        instant.at = Mono::at(at);
         match what {
             What::Wall(wall) => instant.offset = offset(wall, at),
             What::Missing(missing) => {
                 listener(
                     instant,
-                    Entry::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) },
+                    Entry::Missing { inputs: Some(missing.inputs), since: Mono::at(missing.since) },
                 )?;
             }
             What::Input(input) => {

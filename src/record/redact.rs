@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn histories_stay_comparable_with_where_they_fork() {
         let redacted = |generation: Generation| {
-            let mut attestation = Attestation::master(ServerTime(0), ServerTime(0));
+            let mut attestation = Attestation::master(ServerTime::at(0), ServerTime::at(0));
             attestation.generation = Some(generation);
             redactor().attestation(&mut attestation);
             attestation.generation.unwrap()

@@ -199,7 +199,7 @@ impl Writer {
             self.in_force.update(&input);
             match self.ready(at, wall, &input) {
                 true => self.write(at, wall, input),
-                false => self.miss(Missing { inputs: 1, since: at.0 }),
+                false => self.miss(Missing { inputs: 1, since: at.ms() }),
             }
         }
     }
@@ -253,7 +253,7 @@ impl Writer {
             lockwatch: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.run.clone(),
             file: self.next_file,
-            at: at.0,
+            at: at.ms(),
             wall: wall.0,
             continues: self.next_file > 0 && self.missing.is_none(),
             context: u32::try_from(context.len()).unwrap_or(u32::MAX),
@@ -261,7 +261,7 @@ impl Writer {
         let mut lines = GzEncoder::new(Vec::new(), COMPRESSION);
         push(&mut lines, &begin)?;
         for input in context {
-            push(&mut lines, &Line(at.0, What::Input(input)))?;
+            push(&mut lines, &Line(at.ms(), What::Input(input)))?;
         }
         lines.flush()?;
         let length = lines.get_ref().len() as u64;
@@ -283,26 +283,27 @@ impl Writer {
             limit,
             lines,
             waiting: None,
-            offset: wall.0.saturating_sub_unsigned(at.0),
+            offset: wall.0.saturating_sub_unsigned(at.ms()),
         })
     }
 
     fn write(&mut self, at: Mono, wall: AgentWall, mut input: Input) {
         self.redactor.input(&mut input, &self.in_force.config.clone().unwrap_or_default());
         let State::Writing(open) = &mut self.state else { return };
-        let offset = wall.0.saturating_sub_unsigned(at.0);
+        let offset = wall.0.saturating_sub_unsigned(at.ms());
         let moved = offset.abs_diff(open.offset) >= WALL_NOISE_MS;
         let new_wall = moved.then_some(What::Wall(wall.0));
         open.offset = if moved { offset } else { open.offset };
         let missing = self.missing.take();
         // Until the buffer is on the disk, the gap before it is not recorded either.
-        let before = missing.as_ref().map_or((0, at.0), |missing| (missing.inputs, missing.since));
+        let before =
+            missing.as_ref().map_or((0, at.ms()), |missing| (missing.inputs, missing.since));
         let waiting = open.waiting.get_or_insert(Missing { inputs: 0, since: before.1 });
         waiting.inputs += before.0 + 1;
         let lines =
             new_wall.into_iter().chain(missing.map(What::Missing)).chain([What::Input(input)]);
         let pushed: io::Result<()> =
-            lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
+            lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.ms(), what)));
         if let Err(error) = pushed {
             self.fail(&error);
         }

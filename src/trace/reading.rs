@@ -173,5 +173,5 @@ pub(crate) fn none_or(names: String) -> String {
 }
 
 fn instant(at: ServerTime) -> String {
-    rfc3339(at.0).unwrap_or_else(|| "a far instant".to_owned())
+    rfc3339(at.ms()).unwrap_or_else(|| "a far instant".to_owned())
 }

@@ -26,7 +26,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -36,24 +36,24 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
     for (at, clock) in [(1_000, 1_000), (61_000, 61_000)] {
         let holders =
             vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
-        let deadline = Deadline::At(ServerTime(300_000));
+        let deadline = Deadline::At(ServerTime::at(300_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let reading = TaskReading::of_lock(lock, Extras::default(), Parts::default());
-        let attestation = Attestation::master(ServerTime(clock), ServerTime(clock));
+        let attestation = Attestation::master(ServerTime::at(clock), ServerTime::at(clock));
         state.step(
-            Mono(at),
+            Mono::at(at),
             Input::Sample(Sample {
                 epoch: 1,
                 store: StoreIndex(0),
                 node: Some(Arc::from("a:6379")),
                 standing: Standing::Decides,
-                sent: Mono(at),
+                sent: Mono::at(at),
                 took_ms: 0,
                 outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
             }),
         );
     }
-    state.snapshot(Mono(61_000))
+    state.snapshot(Mono::at(61_000))
 }
 
 #[test]

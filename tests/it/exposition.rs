@@ -355,7 +355,7 @@ fn shapes() -> [(&'static str, TaskView, usize); 4] {
     let mut always = switches.clone();
     Arc::make_mut(&mut always.spec).wanted =
         Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw });
-    (always.wanting_users, always.switches, always.switch_key_seen) = (None, None, None);
+    (always.wanting.users, always.wanting.switches, always.switch_key_seen) = (None, None, None);
     let mut bare = always.clone();
     Arc::make_mut(&mut bare.spec).wanted = None;
     bare.wanted = Wanted::Unset;
@@ -669,7 +669,7 @@ fn hostile_names_stay_valid_and_different() {
         let holders: BTreeSet<_> = tasks
             .iter()
             .filter_map(|task| task.lock().unwrap().hold.as_ref())
-            .flat_map(|hold| hold.holders.to_vec())
+            .flat_map(|hold| hold.holders.iter())
             .collect();
         let mut redis = good_redis(&hostile_text(&mut random));
         let addresses: BTreeSet<String> = (0..4).map(|_| hostile_text(&mut random)).collect();
@@ -698,7 +698,7 @@ fn hostile_names_stay_valid_and_different() {
             .collect();
         let expected: BTreeSet<(Vec<u8>, Vec<u8>)> = holders
             .into_iter()
-            .map(|(holder, host)| (holder.client, host.unwrap_or_default()))
+            .map(|(holder, host)| (holder.client.clone(), host.unwrap_or_default().to_vec()))
             .collect();
         assert_eq!(pairs.len(), expected.len(), "round {round}: {expected:?}");
     }
@@ -806,7 +806,7 @@ fn extreme_figures_can_be_read() {
     totals.renewals = u64::MAX;
     totals.rare.handovers.sum_ms = u64::MAX;
     task.lock_mut().unwrap().hold.as_mut().unwrap().deadline =
-        Some(lockwatch_judge::time::ServerTime(i64::MAX));
+        Some(lockwatch_judge::time::ServerTime::at(i64::MAX));
     let read = page(vec![task], vec![]);
     assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));
 }

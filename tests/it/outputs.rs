@@ -160,7 +160,7 @@ fn what_is_not_known_is_null() {
     ] {
         assert_eq!(body.pointer(path), Some(&Value::Null), "{path}");
     }
-    let far = ServerTime(i64::MAX);
+    let far = ServerTime::at(i64::MAX);
     let mut view = full_task("outbound");
     view.lock_mut().unwrap().hold.as_mut().unwrap().deadline = Some(far);
     assert_eq!(
@@ -417,7 +417,7 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
             E::DeadHolder {
                 id: b"m1".to_vec(),
                 holders: vec![holder(b"A")],
-                until: Some(ServerTime(1_000)),
+                until: Some(ServerTime::at(1_000)),
             },
             Level::WARN,
             "dead_holder",
@@ -491,7 +491,7 @@ fn event(kind: EventKind) -> Event {
         | EventKind::ClockStep { .. } => Subject::Store(StoreIndex(0), "main".into()),
         _ => Subject::Task(stopped_task("out\nbound").spec),
     };
-    let server_time = Some(ServerTime(1_800_000_000_000));
+    let server_time = Some(ServerTime::at(1_800_000_000_000));
     Event { at: NOW, server_time, subject, node: Some("evil\x1b[2J:1".into()), kind }
 }
 
@@ -633,7 +633,7 @@ fn each_event_is_one_line_with_its_fields() {
     // Far apart, so that nothing is suppressed.
     let lines = logged(|| {
         for (n, (kind, ..)) in kinds.iter().enumerate() {
-            log.write(Mono(n as u64 * 10_000), &event(kind.clone()));
+            log.write(Mono::at(n as u64 * 10_000), &event(kind.clone()));
         }
     });
     assert_eq!(lines.len(), kinds.len());
@@ -664,10 +664,10 @@ fn each_event_is_one_line_with_its_fields() {
 fn a_storm_of_events_becomes_a_few_lines_and_a_count() {
     let mut log = EventLog::default();
     let lines = logged(|| {
-        (0..500).for_each(|_| log.write(Mono(5_000), &event(EventKind::GapBegan)));
-        log.tick(Mono(5_500));
-        log.tick(Mono(6_000));
-        log.tick(Mono(7_000));
+        (0..500).for_each(|_| log.write(Mono::at(5_000), &event(EventKind::GapBegan)));
+        log.tick(Mono::at(5_500));
+        log.tick(Mono::at(6_000));
+        log.tick(Mono::at(7_000));
     });
     assert_eq!(lines.len(), 6, "{lines:#?}");
     assert_eq!(lines[5]["fields"]["suppressed"], 495);

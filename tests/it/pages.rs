@@ -10,7 +10,9 @@ use lockwatch_judge::event::{End, Event, EventKind, Party, SplitKind, Subject};
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::{Holder, Unknown};
 use lockwatch_judge::seldom::Seldom;
-use lockwatch_judge::snapshot::{Grounds, HoldView, Past, SplitView, SwitchView, TaskView};
+use lockwatch_judge::snapshot::{
+    Grounds, HoldView, Past, SplitView, SwitchView, TaskView, WantingView,
+};
 use lockwatch_judge::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{Verdict, Wanted};
@@ -49,13 +51,9 @@ async fn page(server: &Server, path: &str) -> Element {
 fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
     // Without any problem.
     let grounds = Grounds { switches_kept: true, rare: None, ..full_task(name).grounds };
-    TaskView {
-        verdict,
-        grounds,
-        durations: Seldom::default(),
-        lost_users: Seldom::default(),
-        ..full_task(name)
-    }
+    let mut view = TaskView { verdict, grounds, durations: Seldom::default(), ..full_task(name) };
+    view.wanting.lost_users.clear();
+    view
 }
 
 /// The names in the visible rows, in order.
@@ -90,8 +88,8 @@ fn percent(name: &str) -> String {
 async fn the_list_says_what_script_and_visitors_need() {
     let mut outbound = full_task("outbound");
     let rare = &mut Arc::make_mut(&mut outbound.totals).rare;
-    rare.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
-    rare.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
+    rare.last_handover = Some(Past { at: Mono::at(NOW.ms() - 90_000), ms: 800 });
+    rare.last_outage = Some(Past { at: Mono::at(0), ms: 31_000 });
     let server =
         start(published(vec![outbound, stopped_task("off")], vec![good_redis("main")])).await;
     let page = page(&server, "/").await;
@@ -323,11 +321,13 @@ async fn what_is_not_known_is_said() {
 
 #[tokio::test]
 async fn wanting_users_are_shown_by_each_kind_of_switch() {
-    let wanted = |name: &str, source, wanted, users| {
+    let wanted = |name: &str, source, wanted, users: Option<u64>| {
         let mut task = stopped_task(name);
         Arc::make_mut(&mut task.spec).wanted =
             Some(WantedSpec { source, codec: lockwatch_judge::spec::Codec::Raw });
-        TaskView { wanted, wanting_users: users, switches: users.map(|_| Box::default()), ..task }
+        let switches = users.map(|_| Box::default());
+        let wanting = Seldom::new(WantingView { users, switches, ..WantingView::default() });
+        TaskView { wanted, wanting, ..task }
     };
     let key = || b"k".to_vec();
     let cases = [
@@ -384,8 +384,9 @@ fn of_others(text: &str) -> TaskView {
     task.store = text.into();
     task.node = Some(text.into());
     task.lock_mut().unwrap().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
-    task.switches = Some([SwitchView { user: bytes.clone(), on: Some(true), fits: None }].into());
-    task.lost_users = [bytes.clone()].into();
+    task.wanting.switches =
+        Some([SwitchView { user: bytes.clone(), on: Some(true), fits: None }].into());
+    task.wanting.lost_users = [bytes.clone()].into();
     task.live_claims = [holder(&bytes)].into();
     task.lock_mut().unwrap().rare.witnesses =
         [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
@@ -420,7 +421,7 @@ fn keep_events(history: &History, task: &TaskView, text: &str) {
         (150, EventKind::TaskReadable),
         (100, EventKind::SwitchesLost { users: vec![text.as_bytes().to_vec()] }),
     ] {
-        let at = Mono(NOW.0 - ago_s * 1000);
+        let at = Mono::at(NOW.ms() - ago_s * 1000);
         let subject = Subject::Task(task.spec.clone());
         history.keep(
             NOW,
@@ -485,7 +486,7 @@ fn unescaped(text: &str) -> String {
 async fn the_page_of_one_task_says_all_that_is_known() {
     let mut task = full_task("outbound");
     task.lock_mut().unwrap().renewals =
-        [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into_iter().collect();
+        [Mono::at(NOW.ms() - 20_000), Mono::at(NOW.ms() - 10_000)].into_iter().collect();
     let server = start(published(vec![task.clone()], vec![good_redis("main")])).await;
     keep_events(&server.history, &task, "srv-b");
     let page = page(&server, "/tasks/outbound").await;
@@ -561,7 +562,7 @@ fn place(bar: &Element) -> (u32, u32) {
 #[tokio::test]
 async fn the_timeline_is_drawn_to_scale() {
     let mut task = full_task("outbound");
-    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 60_000)].into_iter().collect();
+    task.lock_mut().unwrap().renewals = [Mono::at(NOW.ms() - 60_000)].into_iter().collect();
     let server = start(published(vec![task.clone()], vec![])).await;
     keep_events(&server.history, &task, "srv-b");
     let bars = async |path: &str| {
@@ -609,7 +610,7 @@ async fn a_fragment_is_the_contents_and_its_version_stands_while_only_time_passe
     let at = |later_ms: u64, tasks: Vec<TaskView>| {
         let mut published = published(tasks, vec![good_redis("main")]);
         let one = Arc::make_mut(&mut published);
-        one.snapshot.at = Mono(NOW.0 + later_ms);
+        one.snapshot.at = Mono::at(NOW.ms() + later_ms);
         one.wall = AgentWall(WALL.0 + i64::try_from(later_ms).unwrap());
         published
     };
@@ -625,13 +626,13 @@ async fn a_fragment_is_the_contents_and_its_version_stands_while_only_time_passe
     let server = start(at(0, vec![full_task("outbound")])).await;
     let first = version(&server).await;
     let mut again = full_task("outbound");
-    again.last_reading = Some(Mono(NOW.0 + 750));
+    again.last_reading = Some(Mono::at(NOW.ms() + 750));
     let hold = again.lock_mut().unwrap().hold.as_mut().unwrap();
     (hold.held_ms, hold.ttl_ms) = (62_123, Some(29_000));
     server.published.send(at(1_000, vec![again])).unwrap();
     assert_eq!(version(&server).await, first);
     let mut changed = full_task("outbound");
-    changed.switches.as_mut().unwrap()[1].on = Some(true);
+    changed.wanting.switches.as_mut().unwrap()[1].on = Some(true);
     server.published.send(at(1_000, vec![changed])).unwrap();
     assert_ne!(version(&server).await, first);
     server.published.send(at(1_000, vec![])).unwrap();

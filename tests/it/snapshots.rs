@@ -14,7 +14,7 @@ use lockwatch_judge::snapshot::{
     Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
     NodeView, OrphanView, ProgressView, QueueView, Rare, RareLockView, RareTotals, Snapshot,
     StoreGrounds, StoreTotals, StoreView, SwitchView, Taken, TaskView, Totals, TurnView,
-    WitnessView,
+    WantingView, WitnessView,
 };
 use lockwatch_judge::spec::{
     Authority, ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec,
@@ -33,7 +33,7 @@ pub(crate) fn verdict_rule(name: &str) -> &'static Rule {
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 /// The agent's monotonic clock in all these snapshots.
-pub(crate) const NOW: Mono = Mono(1_000_000);
+pub(crate) const NOW: Mono = Mono::at(1_000_000);
 
 pub(crate) const RELOAD: ReloadStatus = ReloadStatus {
     successful: true,
@@ -94,7 +94,7 @@ pub(crate) fn good_node(address: &str) -> NodeView {
         up: Some(true),
         role: Some(Role::Master),
         role_verified: Some(true),
-        last_success: Some(ServerTime(1_800_000_000_000)),
+        last_success: Some(ServerTime::at(1_800_000_000_000)),
         refuses_writes: None,
         clock_offset_ms: Some(-12),
         version: Some("7.0.15".into()),
@@ -210,7 +210,7 @@ pub(crate) fn cluster_redis(name: &str) -> StoreView {
 
 /// Another server's state of a task's lock.
 pub(crate) fn witness(node: &str, role: Role, holders: Option<Vec<Holder>>) -> WitnessView {
-    WitnessView { node: node.into(), role, at: Mono(NOW.0 - 750), holders, behind_ms: None }
+    WitnessView { node: node.into(), role, at: Mono::at(NOW.ms() - 750), holders, behind_ms: None }
 }
 
 /// A task with minimal configuration, all of whose metrics are shown, that has not been read yet.
@@ -232,7 +232,7 @@ pub(crate) fn stopped_task(name: &str) -> TaskView {
         rule: verdict_rule("free_unset"),
         held: Some(false),
         node: Some("10.0.0.5:6379".into()),
-        last_reading: Some(Mono(NOW.0 - 250)),
+        last_reading: Some(Mono::at(NOW.ms() - 250)),
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         ..new_task(name)
     }
@@ -246,7 +246,7 @@ pub(crate) fn turn_task(name: &str) -> TaskView {
     let turn = TurnView {
         fact: TurnFact::Somebody,
         name: Some(b"a".to_vec()),
-        from: Some(ServerTime(1_800_000_000_000)),
+        from: Some(ServerTime::at(1_800_000_000_000)),
         fields: Some(1),
         late_ms: 4_000,
         taken: participants
@@ -267,12 +267,12 @@ pub(crate) fn queue_task(name: &str) -> TaskView {
     Arc::make_mut(&mut view.spec).kind = KindSpec::Queue(QueueSpec::new(b"tasks", lock, "string"));
     let execution = |is_dead| ExecutionView {
         holders: [(holder(b"A"), Some(b"wh-app-01".to_vec()))].into(),
-        until: Some(ServerTime(1_800_000_060_000)),
+        until: Some(ServerTime::at(1_800_000_060_000)),
         is_dead,
     };
     let member = |id: &[u8], due, execution| MemberView {
         id: id.to_vec(),
-        due: ServerTime(due),
+        due: ServerTime::at(due),
         execution,
         is_unread: false,
         free_ms: 5_000,
@@ -282,12 +282,12 @@ pub(crate) fn queue_task(name: &str) -> TaskView {
     let queue = QueueView {
         members: Some(9),
         due: Some(2),
-        next: Some(ServerTime(1_800_000_010_000)),
+        next: Some(ServerTime::at(1_800_000_010_000)),
         executing: Some(1),
         more: Some(false),
         oldest_due_ms: Some(5_000),
         late_ms: 0,
-        moved: Some(ServerTime(1_799_999_990_000)),
+        moved: Some(ServerTime::at(1_799_999_990_000)),
         first: [at_work, waits].into(),
         orphans: [OrphanView { id: b"m0".to_vec(), execution: execution(false) }].into(),
         departed: 7,
@@ -331,26 +331,28 @@ pub(crate) fn full_task(name: &str) -> TaskView {
     TaskView {
         verdict: Verdict::Running,
         rule: verdict_rule("held_wanted"),
-        verdict_since: Mono(NOW.0 - 61_000),
+        verdict_since: Mono::at(NOW.ms() - 61_000),
         wanted: Wanted::Yes,
-        wanting_users: Some(1),
-        switches: Some(
-            [
-                switch("anna", Some(true)),
-                switch("bert", Some(false)),
-                SwitchView { fits: Some(Codec::Kryo5), ..switch("c\u{202e}laire", None) },
-            ]
-            .into(),
-        ),
+        wanting: Seldom::new(WantingView {
+            users: Some(1),
+            switches: Some(
+                [
+                    switch("anna", Some(true)),
+                    switch("bert", Some(false)),
+                    SwitchView { fits: Some(Codec::Kryo5), ..switch("c\u{202e}laire", None) },
+                ]
+                .into(),
+            ),
+            lost_users: [b"dora".to_vec()].into(),
+        }),
         switch_key_seen: Some(true),
-        lost_users: [b"dora".to_vec()].into(),
         held: Some(true),
         kind: KindView::Lock(LockView {
             fact: LockFact::Held,
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
             last: Some(Arc::new(LastHold {
                 holders: vec![party(b"before")],
-                seen: ServerTime(1_799_999_938_000),
+                seen: ServerTime::at(1_799_999_938_000),
             })),
             waiters: Some(1),
             lease_ms: Some(30_000),
@@ -371,7 +373,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             ..LockView::default()
         }),
         progress: Some(Box::new(ProgressView {
-            moved: Some(ServerTime(1_799_999_990_500)),
+            moved: Some(ServerTime::at(1_799_999_990_500)),
             by: Some(Moves::Value),
             has_ttl: Some(false),
             ..ProgressView::default()
@@ -388,12 +390,12 @@ pub(crate) fn full_task(name: &str) -> TaskView {
 pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
     HoldView {
         mode: Mode::Exclusive,
-        holders: holders.into(),
+        holders: holders.into_iter().collect(),
         ghosts: 0,
-        acquired: Some(ServerTime(1_799_999_939_000)),
+        acquired: Some(ServerTime::at(1_799_999_939_000)),
         held_ms: 61_123,
-        last_renewal: Some(ServerTime(1_799_999_999_004)),
-        deadline: Some(ServerTime(1_800_000_029_004)),
+        last_renewal: Some(ServerTime::at(1_799_999_999_004)),
+        deadline: Some(ServerTime::at(1_800_000_029_004)),
         ttl_ms: Some(28_881),
         persistent: Some(false),
         last_renewal_latency_ms: Some(4),
@@ -408,9 +410,9 @@ fn party(client: &[u8]) -> Party {
 
 fn grounds() -> Grounds {
     let rare = Rare {
-        lock_lost: Some(Mono(NOW.0 - 61_500)),
-        lease_expired: Some(Mono(NOW.0 - 800_000)),
-        split: Some(Mono(NOW.0 - 700_000)),
+        lock_lost: Some(Mono::at(NOW.ms() - 61_500)),
+        lease_expired: Some(Mono::at(NOW.ms() - 800_000)),
+        split: Some(Mono::at(NOW.ms() - 700_000)),
         split_by: Some((SplitKind::Claims, vec![party(b"3f2b9c1e-client"), party(b"other")])),
         ..Rare::default()
     };

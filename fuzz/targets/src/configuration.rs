@@ -56,10 +56,10 @@ fn check_config(config: &Config) {
         harmless(&acl::report(config, version.parse().unwrap()));
     }
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(config.watch_spec(0).into()));
-    state.step(Mono(1_000_000), Input::Tick);
+    state.step(Mono::at(0), Input::Config(config.watch_spec(0).into()));
+    state.step(Mono::at(1_000_000), Input::Tick);
     assert_eq!(
-        state.snapshot(Mono(1_000_001)).tasks.len(),
+        state.snapshot(Mono::at(1_000_001)).tasks.len(),
         config.tasks.len(),
         "a task went missing"
     );

@@ -29,12 +29,12 @@ pub(crate) fn run(data: &[u8]) {
     let mut state = State::new();
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let watch = WatchSpec { stores: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
-    state.step(Mono(0), Input::Config(Arc::new(watch)));
+    state.step(Mono::at(0), Input::Config(Arc::new(watch)));
     for step in 1..=READINGS {
         let read = TaskRead::new(Arc::clone(&spec), caps(*server), server & 32 == 0, Scope::ALL);
         let reading = rounds(read, &mut replies);
         check(&reading);
-        let sent = Mono(step * 1_000);
+        let sent = Mono::at(step * 1_000);
         state.step(sent.plus_ms(5), Input::Sample(sample(sent, reading)));
         let snapshot = state.snapshot(sent.plus_ms(10));
         assert_eq!(snapshot.tasks.len(), 1, "the task went missing");
@@ -74,7 +74,8 @@ fn check(reading: &TaskReading) {
 }
 
 fn sample(sent: Mono, reading: TaskReading) -> Sample {
-    let clock = ServerTime(crate::honest::NOW_S * 1_000 + i64::try_from(sent.0).unwrap_or(0));
+    let clock =
+        ServerTime::at(crate::honest::NOW_S * 1_000 + i64::try_from(sent.ms()).unwrap_or(0));
     let attestation = Attestation::master(clock, clock);
     Sample {
         epoch: 0,

@@ -52,11 +52,11 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     };
     let (mut state, history) = (State::new(), History::default());
     let mut step = |at: u64, input: Input| {
-        for event in state.step(Mono(at), input) {
+        for event in state.step(Mono::at(at), input) {
             let line = describe(&event);
             harmless_line(&line.message);
             line.who.iter().for_each(|who| harmless_line(who));
-            history.keep(Mono(at), AgentWall(WALL + at as i64), &event);
+            history.keep(Mono::at(at), AgentWall(WALL + at as i64), &event);
         }
     };
     step(0, Input::Config(Arc::new(spec)));
@@ -67,7 +67,7 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
         ];
         step(turn * 1_000, Input::Sample(sample(turn * 1_000, readings)));
     }
-    let snapshot = state.snapshot(Mono(5_500));
+    let snapshot = state.snapshot(Mono::at(5_500));
     (
         Arc::new(Published {
             snapshot,
@@ -93,7 +93,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         holders.push(holder(b"another"));
     }
     holders.sort_unstable();
-    let server_now = ServerTime(WALL + turn as i64 * 1_000);
+    let server_now = ServerTime::at(WALL + turn as i64 * 1_000);
     let parts = Parts {
         overruns: vec![Overrun { instance: data.to_vec(), token: 1, ms: u64::MAX }],
         runs: RunsReading {
@@ -139,7 +139,7 @@ fn tokened_reading(turn: u64, data: &[u8]) -> TaskReading {
 }
 
 fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
-    let deadline = Deadline::At(ServerTime(WALL + 30_000 + turn as i64 * 1_000));
+    let deadline = Deadline::At(ServerTime::at(WALL + 30_000 + turn as i64 * 1_000));
     match turn {
         4 => LockReading::Free,
         _ => LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline }),
@@ -147,7 +147,7 @@ fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
 }
 
 fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
-    let clock = ServerTime(WALL + at as i64);
+    let clock = ServerTime::at(WALL + at as i64);
     let attestation = Attestation {
         first: clock,
         last: clock,
@@ -164,7 +164,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
         store: StoreIndex(0),
         node: Some("a:1".into()),
         standing: Standing::Decides,
-        sent: Mono(at),
+        sent: Mono::at(at),
         took_ms: 3,
         outcome: Outcome::Read { attestation, readings },
     }

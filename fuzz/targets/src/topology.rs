@@ -32,7 +32,7 @@ fn of_sentinels(replies: &[Reply]) {
     let mut quorum = Quorum::new(SENTINELS, FRESH_MS);
     let mut last: [Option<(Mono, Announced)>; SENTINELS] = Default::default();
     for (turn, pair) in replies.chunks(2).enumerate().take(4 * SENTINELS) {
-        let at = Mono(turn as u64 * 300);
+        let at = Mono::at(turn as u64 * 300);
         let answer = sentinel::decode(pair);
         match &answer {
             Ok(answer) => last[turn % SENTINELS] = Some((at, answer.master.clone())),
@@ -79,8 +79,8 @@ fn of_a_cluster(replies: &[Reply]) {
 fn of_a_server(choice: u8, replies: &[Reply]) {
     let caps = caps(choice);
     let timing = Timing {
-        sent: Mono(0),
-        received: Mono(3),
+        sent: Mono::at(0),
+        received: Mono::at(3),
         sent_wall: AgentWall(1_800_000_000_000),
         timeout_ms: 500,
     };

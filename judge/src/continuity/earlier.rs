@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::reading::{Held, Holder};
+use crate::seldom::Seldom;
 use crate::time::ServerTime;
 
 /// Maximum number of clients remembered for each lock and server. It bounds memory.
@@ -15,7 +16,7 @@ pub(crate) const BRIEF_MS: u64 = 3_000;
 /// Ended holds, the newest of each client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Earlier {
-    over: Vec<Over>,
+    over: Seldom<Vec<Over>>,
 }
 
 /// The newest ended hold of a client.
@@ -46,10 +47,8 @@ impl Earlier {
     /// From here on, offsets belong to another history. It has the ends of earlier holds only for
     /// offsets that it `shares`.
     pub(crate) fn new_history(&mut self, shares: impl Fn(u64) -> bool) {
-        self.over
-            .iter_mut()
-            .filter(|over| !shares(over.offset))
-            .for_each(|over| over.offset = u64::MAX);
+        let over = self.over.present().into_iter().flatten();
+        over.filter(|over| !shares(over.offset)).for_each(|over| over.offset = u64::MAX);
     }
 
     /// The replication offset by which the earlier holds of these holders were all over; `None`:
@@ -95,7 +94,7 @@ mod tests {
             mode: Mode::Exclusive,
             holders,
             ghosts: 0,
-            deadline: Deadline::At(ServerTime(deadline)),
+            deadline: Deadline::At(ServerTime::at(deadline)),
         }
     }
 
@@ -136,6 +135,6 @@ mod tests {
         let left = |earlier: &Earlier| [0, 1, 2].map(|client| earlier.left_until(&holder(client)));
         assert_eq!(left(&earlier), [None; 3]);
         earlier.new_history(|offset| offset <= 1);
-        assert_eq!(left(&earlier), [None, Some(ServerTime(7_000)), None]);
+        assert_eq!(left(&earlier), [None, Some(ServerTime::at(7_000)), None]);
     }
 }

@@ -180,27 +180,29 @@ mod tests {
         let restarted = Delta { restarted: true, ..Delta::default() };
         let begun = || {
             let mut failover_reports = FailoverReports::default();
-            failover_reports.begin(&origin, &origin, restarted, (Mono(1_000), 0));
+            failover_reports.begin(&origin, &origin, restarted, (Mono::at(1_000), 0));
             failover_reports
         };
         let task = TaskIndex(0);
         let mut failover_reports = begun();
         for at in (1_000..5_000).step_by(500) {
-            failover_reports.unread(&node, task, Mono(at));
-            assert!(failover_reports.over(Mono(at + 500), 1_000).is_empty(), "{at}");
+            failover_reports.unread(&node, task, Mono::at(at));
+            assert!(failover_reports.over(Mono::at(at + 500), 1_000).is_empty(), "{at}");
         }
         failover_reports.fate(&node, task, Some(Fate::Kept));
-        failover_reports.unread(&node, task, Mono(5_400));
-        let over = failover_reports.over(Mono(5_600), 1_000);
+        failover_reports.unread(&node, task, Mono::at(5_400));
+        let over = failover_reports.over(Mono::at(5_600), 1_000);
         assert_eq!(over.first().map(|over| over.fates[Fate::Kept as usize]), Some(1));
         // The wait is limited.
         let mut failover_reports = begun();
-        (1_000..40_000).step_by(500).for_each(|at| failover_reports.unread(&node, task, Mono(at)));
-        assert_eq!(failover_reports.over(Mono(40_000), 1_000).len(), 1);
+        (1_000..40_000)
+            .step_by(500)
+            .for_each(|at| failover_reports.unread(&node, task, Mono::at(at)));
+        assert_eq!(failover_reports.over(Mono::at(40_000), 1_000).len(), 1);
     }
 
     fn overlap(since: u64, lasted_ms: u64) -> Overlap<'static> {
-        Overlap { since: Mono(since), lasted_ms, servers: None }
+        Overlap { since: Mono::at(since), lasted_ms, servers: None }
     }
 
     /// Changes to `a:1` at 1 s, and from there to `b:1` at 2 s; the fates of tasks 0 and 1 are
@@ -209,7 +211,7 @@ mod tests {
         let mut failover_reports = FailoverReports::default();
         let failover = Delta { failover: true, ..Delta::default() };
         for (from, to, at) in [("z:1", "a:1", 1_000), ("a:1", "b:1", 2_000)] {
-            failover_reports.begin(&origin(from), &origin(to), failover, (Mono(at), 0));
+            failover_reports.begin(&origin(from), &origin(to), failover, (Mono::at(at), 0));
             (0..2).for_each(|task| failover_reports.fate(&Arc::from(to), TaskIndex(task), None));
         }
         failover_reports
@@ -221,7 +223,10 @@ mod tests {
         for (task, lasted_ms) in [(0, 4_000), (1, 1_000), (0, 5_000), (1, 2_000)] {
             failover_reports.overlaps(TaskIndex(task), overlap(2_000, lasted_ms));
         }
-        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0), (2, 5_000)]);
+        assert_eq!(
+            overlapped(&failover_reports.over(Mono::at(9_000), 1_000)),
+            [(0, 0), (2, 5_000)]
+        );
     }
 
     #[test]
@@ -233,7 +238,10 @@ mod tests {
             (TaskIndex(1), TaskIndex(0)),
         ]));
         failover_reports.overlaps(TaskIndex(1), overlap(2_000, 2_000));
-        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0), (1, 2_000)]);
+        assert_eq!(
+            overlapped(&failover_reports.over(Mono::at(9_000), 1_000)),
+            [(0, 0), (1, 2_000)]
+        );
     }
 
     #[test]
@@ -244,7 +252,10 @@ mod tests {
         // Older than any change, or of a task that was not read there.
         failover_reports.overlaps(TaskIndex(1), overlap(999, 8_000));
         failover_reports.overlaps(TaskIndex(2), overlap(2_500, 8_000));
-        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(1, 2_000), (0, 0)]);
+        assert_eq!(
+            overlapped(&failover_reports.over(Mono::at(9_000), 1_000)),
+            [(1, 2_000), (0, 0)]
+        );
     }
 
     #[test]
@@ -259,7 +270,7 @@ mod tests {
             let early = Overlap { servers: Some(&servers), ..overlap(900, 700) };
             failover_reports.overlaps(TaskIndex(0), early);
             assert_eq!(
-                overlapped(&failover_reports.over(Mono(9_000), 1_000)),
+                overlapped(&failover_reports.over(Mono::at(9_000), 1_000)),
                 expected,
                 "{servers:?}"
             );
@@ -270,12 +281,12 @@ mod tests {
     fn two_masters_are_of_no_restart() {
         let mut failover_reports = FailoverReports::default();
         let restarted = Delta { restarted: true, ..Delta::default() };
-        failover_reports.begin(&origin("a:1"), &origin("a:1"), restarted, (Mono(1_000), 0));
+        failover_reports.begin(&origin("a:1"), &origin("a:1"), restarted, (Mono::at(1_000), 0));
         failover_reports.fate(&Arc::from("a:1"), TaskIndex(0), None);
         let servers = [Arc::from("a:1"), Arc::from("b:1")];
         failover_reports
             .overlaps(TaskIndex(0), Overlap { servers: Some(&servers), ..overlap(900, 700) });
-        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0)]);
+        assert_eq!(overlapped(&failover_reports.over(Mono::at(9_000), 1_000)), [(0, 0)]);
     }
 
     #[test]
@@ -287,9 +298,9 @@ mod tests {
             Delta { flushed: true, ..Delta::default() },
         );
         for (delta, at) in [(restarted, 1_000), (restarted, 2_000), (flushed, 3_000)] {
-            failover_reports.begin(&origin("a:1"), &origin("a:1"), delta, (Mono(at), 0));
+            failover_reports.begin(&origin("a:1"), &origin("a:1"), delta, (Mono::at(at), 0));
         }
-        let over = failover_reports.over(Mono(9_000), 1_000);
+        let over = failover_reports.over(Mono::at(9_000), 1_000);
         assert_eq!(
             over.iter().map(|over| over.changes.clone()).collect::<Vec<_>>(),
             [[Restarted, Flushed]]

@@ -26,7 +26,7 @@ use self::renewal::Move;
 use self::spec::LockSpec;
 use self::splits::Reading;
 use self::state::{Lock, Observed};
-use self::view::{LastHold, LockView, RareLockView, Renewals, ShownHolders};
+use self::view::{LastHold, LockView, RareLockView, Renewals};
 use super::kind::{Kind, KindView};
 use super::runs::{HoldShown, Periodic, Shown};
 use crate::continuity::generation::{Continued, same_process};
@@ -67,7 +67,6 @@ pub(crate) struct LockTask {
     waiters: Option<u32>,
     fencing_token: Option<i64>,
     renewals: Renewals,
-    shown: ShownHolders,
     /// The hold that ended last.
     last: Option<Arc<LastHold>>,
     ttl_ms: Option<u64>,
@@ -88,7 +87,6 @@ impl LockTask {
             waiters: None,
             fencing_token: None,
             renewals: Renewals::default(),
-            shown: ShownHolders::default(),
             last: None,
             ttl_ms: None,
             runs: spec.runs.as_ref().map(|runs| Box::new(Periodic::new(runs))),
@@ -402,9 +400,6 @@ impl Kind for LockTask {
         if before.wanted != now.wanted {
             self.handover.outage.forget();
         }
-        if before.hosts != now.hosts {
-            self.shown.hosts_changed();
-        }
         if let Some(lock) = now.lock() {
             self.lock.configure(lock);
             match (&mut self.runs, &lock.runs) {
@@ -463,9 +458,6 @@ impl Kind for LockTask {
         batch: Accepted<'_>,
         log: &mut Log,
     ) -> Option<Option<Fate>> {
-        if signs.hosts_changed {
-            self.shown.hosts_changed();
-        }
         let GuardReading::Lock { lock, extras } = &reading.guard else { return None };
         if let Some(ballot) = &mut self.ballot {
             let count = ballot.observe(lock, batch);
@@ -489,9 +481,6 @@ impl Kind for LockTask {
         batch: Accepted<'_>,
         log: &mut Log,
     ) {
-        if signs.hosts_changed {
-            self.shown.hosts_changed();
-        }
         self.losses.update(shared, &mut self.lock, None, parts, signs, log);
         self.handover.update_gap(shared, batch.sent, Holding::Unseen, log);
         if let Some(runs) = &mut self.runs
@@ -577,13 +566,12 @@ impl Kind for LockTask {
     }
 
     fn view(&mut self, shared: &Shared) -> KindView {
-        self.shown.update(self.lock.hold(), &shared.hosts);
         let lock = &self.lock;
         let is_read = lock.held().is_some();
         let known_mode = lock.hold().map(|hold| hold.held.mode);
         KindView::Lock(LockView {
             fact: lock.fact(),
-            hold: self.present().map(|hold| hold.view(self.shown.holders(), self.ttl_ms)),
+            hold: self.present().map(|hold| hold.view(&shared.hosts, self.ttl_ms)),
             last: self.last.clone(),
             waiters: self.waiters.filter(|_| is_read),
             lease_ms: known_mode.map_or_else(|| lock.leases.any(), |mode| lock.leases.of(mode)),

@@ -455,7 +455,7 @@ fn switches_lost(view: &TaskView, at: Mono) -> Finding {
     if !view.spec.has_switches() {
         return Finding::Negative;
     }
-    match (is_readable(view, at), view.lost_users.is_empty()) {
+    match (is_readable(view, at), view.wanting.lost_users.is_empty()) {
         (true, false) => Finding::positive(view.durations.switches_lost_ms),
         (true, true) if view.grounds.switches_kept => Finding::Negative,
         _ => Finding::Unknown,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::event::EventKind;
 use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
+use crate::seldom::Seldom;
 use crate::step::Log;
 use crate::time::Mono;
 
@@ -21,7 +22,7 @@ const CROSSINGS_MS: u64 = 900_000;
 /// The workers' claims over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
-    claims: Vec<Claim>,
+    claims: Seldom<Vec<Claim>>,
     read_before: bool,
     newest: Mono,
     /// The newest attempt to read them failed.
@@ -160,7 +161,7 @@ impl Claims {
             };
             claims.push(claim);
         }
-        self.claims = claims;
+        self.claims = claims.into_iter().collect();
         self.forget_crossings_of_the_dead();
         self.read_before = true;
         self.unread = None;
@@ -195,7 +196,7 @@ impl Claims {
     /// Another hold began, or the lock is free. Claims during the previous hold say nothing about
     /// this one.
     pub(crate) fn hold_changed(&mut self) {
-        self.claims.iter_mut().for_each(|claim| claim.during = 0);
+        self.claims.present().into_iter().flatten().for_each(|claim| claim.during = 0);
     }
 
     /// Nobody held the lock. Who takes turns with pauses claims while nobody holds.
@@ -208,7 +209,7 @@ impl Claims {
     pub(crate) fn weigh(&mut self, hold: Option<Weighed<'_>>, fresh_for_ms: u64) -> Vec<Vec<u8>> {
         let hold = hold.filter(|hold| hold.held.mode != Mode::Read);
         let mut during = Vec::new();
-        for claim in &mut self.claims {
+        for claim in self.claims.present().into_iter().flatten() {
             let (Some(before), Some(hold)) = (claim.unweighed.take(), hold) else {
                 continue;
             };
@@ -332,8 +333,8 @@ mod tests {
         let mut claims = Claims::default();
         let mut new_in = |overruns: &[Overrun]| {
             let new = claims.overran(overruns);
-            let mut log = Log::new(Mono(0), None);
-            claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1, &mut log);
+            let mut log = Log::new(Mono::at(0), None);
+            claims.observe(&ClaimsReading::Read(vec![]), Mono::at(0), 1, &mut log);
             new
         };
         assert_eq!(new_in(core::slice::from_ref(&old)), [], "it may be old");

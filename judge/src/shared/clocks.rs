@@ -384,22 +384,22 @@ mod tests {
     /// the time must not be counted twice.
     #[test]
     fn no_instant_is_blind_twice() {
-        let mut blind = BlindClock::new(Mono(0));
-        let before = blind.bad(Mono(2_000)) + blind.tick(Mono(3_000));
-        blind.good(Mono(2_500));
-        assert_eq!(before + blind.bad(Mono(4_000)), 4_000);
+        let mut blind = BlindClock::new(Mono::at(0));
+        let before = blind.bad(Mono::at(2_000)) + blind.tick(Mono::at(3_000));
+        blind.good(Mono::at(2_500));
+        assert_eq!(before + blind.bad(Mono::at(4_000)), 4_000);
     }
 
     /// The reading of keys beside a lock may arrive after the lock's own server has failed,
     /// although it was requested earlier.
     #[test]
     fn only_an_answer_makes_blindness_shorter() {
-        let mut blind = BlindClock::new(Mono(0));
-        blind.bad(Mono(2_000));
-        blind.bad(Mono(500));
+        let mut blind = BlindClock::new(Mono::at(0));
+        blind.bad(Mono::at(2_000));
+        blind.bad(Mono::at(500));
         assert_eq!(blind.ms(), 2_000);
-        blind.good(Mono(2_200));
-        blind.bad(Mono(2_500));
+        blind.good(Mono::at(2_200));
+        blind.bad(Mono::at(2_500));
         assert_eq!(blind.ms(), 300);
     }
 }

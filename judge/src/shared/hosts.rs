@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::{EventKind, Party};
 use crate::reading::{HostsReading, Unknown};
+use crate::seldom::Seldom;
 use crate::step::Log;
 
 /// How many hosts are kept of those that the value of a lock named.
@@ -12,15 +13,15 @@ const NAMED_MAX: usize = 8;
 /// The hosts of a task's instances.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    known: Vec<(Vec<u8>, Vec<u8>)>,
+    known: Seldom<Vec<(Vec<u8>, Vec<u8>)>>,
     /// Why the newest reading is no answer. The known hosts stay.
     pub(crate) unknown: Option<Unknown>,
 }
 
 impl Hosts {
     /// Takes in the host that the value of a lock names, of the present holder. Those of earlier
-    /// holders stay. Returns whether the names changed.
-    pub(crate) fn add(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
+    /// holders stay.
+    pub(crate) fn add(&mut self, reading: &HostsReading, log: &mut Log) {
         let Ok(named) = reading else { return self.observe(reading, log) };
         let is_new = |known: &(Vec<u8>, Vec<u8>)| named.iter().all(|(id, _)| *id != known.0);
         let before = self.known.iter().filter(|known| is_new(known)).cloned();
@@ -28,18 +29,18 @@ impl Hosts {
         self.observe(&Ok(all), log)
     }
 
-    /// Takes in a reading. Returns whether the names changed.
-    pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
+    /// Takes in a reading.
+    pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log) {
         match (reading, self.unknown) {
             (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
             (Err(_), Some(_)) | (Ok(_), _) => {}
         }
         self.unknown = reading.as_ref().err().copied();
-        let changed = reading.as_ref().ok().filter(|hosts| **hosts != self.known);
-        if let Some(hosts) = changed {
-            self.known.clone_from(hosts);
+        if let Ok(hosts) = reading
+            && *hosts != *self.known
+        {
+            self.known = hosts.iter().cloned().collect();
         }
-        changed.is_some()
     }
 
     /// The host of an instance.
@@ -67,13 +68,12 @@ mod tests {
     #[test]
     fn the_hosts_of_earlier_holders_stay_known_if_the_value_names_them() {
         let mut hosts = Hosts::default();
-        let mut log = Log::new(Mono(0), None);
+        let mut log = Log::new(Mono::at(0), None);
         let named = |id: u8| Ok(vec![(vec![id], format!("web-{id}").into_bytes())]);
-        assert!(hosts.add(&named(1), &mut log));
-        assert!(!hosts.add(&named(1), &mut log), "as before");
-        assert!(hosts.add(&named(2), &mut log));
+        [1, 1, 2].into_iter().for_each(|id| hosts.add(&named(id), &mut log));
+        assert_eq!(hosts.known.len(), 2);
         assert_eq!(hosts.of(&[1]), Some(&b"web-1".to_vec()));
-        assert!(!hosts.add(&Err(Unknown::ValuePath), &mut log));
+        hosts.add(&Err(Unknown::ValuePath), &mut log);
         assert_eq!(hosts.of(&[2]), Some(&b"web-2".to_vec()));
         for id in 3..30 {
             hosts.add(&named(id), &mut log);

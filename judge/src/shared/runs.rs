@@ -168,12 +168,12 @@ mod tests {
 
     /// An end at this second, of a run that lasted a second.
     fn end(at: i64, code: u8) -> Ended {
-        let to = ServerTime(at * 1_000);
+        let to = ServerTime::at(at * 1_000);
         Ended { from: to.plus_ms(-1_000), to, code, asked: code == 143 }
     }
 
     fn guard(instance: &[u8], ended: &[Ended], since: Option<i64>) -> GuardRuns {
-        let since = since.map(|at| ServerTime(at * 1_000));
+        let since = since.map(|at| ServerTime::at(at * 1_000));
         GuardRuns { instance: instance.to_vec(), host: b"web".to_vec(), ended: ended.into(), since }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     fn found(guards: &[GuardRuns], at: i64, holder: (&[u8], u64)) -> Option<bool> {
         let mut runs = None;
         let reading = RunsReading { guards: guards.to_vec(), unreadable: 0 };
-        Runs::observe(&mut runs, &reading, ServerTime(at * 1_000));
+        Runs::observe(&mut runs, &reading, ServerTime::at(at * 1_000));
         let mut runs = runs.unwrap();
         let (client, held_ms) = (holder.0.to_vec(), Some(holder.1));
         let holders = &[Holder { client, thread: None, entries: None, secret: false }];
@@ -210,7 +210,7 @@ mod tests {
         let three = [end(10, 1), end(12, 1), end(20, 1)];
         let at = |ended: &[Ended], at| found(&[guard(b"A", ended, Some(21))], at, (b"A", 90_000));
         assert_eq!([26, 27].map(|now| at(&three, now)), [Some(true), Some(false)], "settle");
-        let long = Ended { from: ServerTime(2_000), ..end(8, 1) };
+        let long = Ended { from: ServerTime::at(2_000), ..end(8, 1) };
         let three = [long, end(10, 1), end(20, 1)];
         assert_eq!([33, 34].map(|now| at(&three, now)), [Some(true), Some(false)], "2 x 6 s");
     }

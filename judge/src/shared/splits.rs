@@ -19,6 +19,7 @@ use self::witnesses::{Limits, Witnesses};
 use crate::continuity::failover_report::Overlap;
 use crate::event::{Party, SplitKind};
 use crate::reading::{Holder, Mode, clients_meet};
+use crate::seldom::Seldom;
 use crate::shared::claims::Claims;
 use crate::time::Mono;
 
@@ -38,10 +39,10 @@ pub struct SplitView {
 /// All evidence of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Splits {
-    active: Vec<Active>,
+    active: Seldom<Vec<Active>>,
     pub(crate) before: Option<Box<EndedBefore>>,
     /// The newer holder of the rivalry that was reported as in doubt.
-    doubted: Vec<Vec<u8>>,
+    doubted: Seldom<Vec<Vec<u8>>>,
     newest: Mono,
 }
 
@@ -209,8 +210,8 @@ impl Splits {
             Some(Rivalry { older, newer, proven: false, .. }) => {
                 let clients: Vec<_> =
                     newer.iter().map(|party| party.holder.client.clone()).collect();
-                if self.doubted != clients {
-                    self.doubted = clients;
+                if *self.doubted != clients {
+                    *self.doubted = clients;
                     news.rival_in_doubt = Some((older, newer));
                 }
             }
@@ -291,8 +292,9 @@ impl Splits {
 
     /// Ends the evidence that is over by `at`. A kind has ended when its last evidence has.
     fn end(&mut self, at: Mono, news: &mut SplitNews, over: impl Fn(&Evidence) -> bool) {
+        let Some(active) = self.active.present() else { return };
         let mut ended: Vec<(SplitKind, u64)> = Vec::new();
-        self.active.retain(|active| {
+        active.retain(|active| {
             let ends = over(&active.evidence);
             if ends {
                 ended.push((
@@ -305,7 +307,7 @@ impl Splits {
         // There may be several of one kind, with others between them.
         ended.sort_unstable_by_key(|(kind, lasted_ms)| (*kind, Reverse(*lasted_ms)));
         ended.dedup_by_key(|(kind, _)| *kind);
-        ended.retain(|(kind, _)| !self.active.iter().any(|active| active.evidence.kind() == *kind));
+        ended.retain(|(kind, _)| !active.iter().any(|active| active.evidence.kind() == *kind));
         news.ended.extend(ended);
     }
 

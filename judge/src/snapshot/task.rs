@@ -41,15 +41,10 @@ pub struct TaskView {
     pub judged: Option<Judged>,
     /// Whether users want the task.
     pub wanted: Wanted,
-    /// All existing switches; `None` when unknown or unset, or when there are too many to read.
-    pub switches: Option<Box<[SwitchView]>>,
-    /// Number of users that want the task; `None` when unknown or unset, or when there are too many
-    /// switches to read.
-    pub wanting_users: Option<u64>,
+    /// What its switches show.
+    pub wanting: Seldom<WantingView>,
     /// Whether the switches' key was ever seen to exist; `None` when there is no such key to check.
     pub switch_key_seen: Option<bool>,
-    /// Users whose "on" was lost.
-    pub lost_users: Seldom<Vec<User>>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
     /// Whether its key, the lock's or the queue's, was ever seen to exist by this process.
@@ -114,16 +109,10 @@ impl TaskView {
             unknown: kind.attempts().newest.err(),
             last_reading: kind.attempts().last.map(|seen| seen.sent),
             wanted: shared.wanted(),
-            switches: switches
-                .and_then(Switches::known)
-                .map(|switches| switches.iter().map(SwitchView::of).collect()),
-            wanting_users: switches.and_then(Switches::wanting),
+            wanting: Seldom::new(switches.map(WantingView::of).unwrap_or_default()),
             switch_key_seen: switches
                 .filter(|switches| switches.have_key())
                 .map(|switches| switches.key_seen),
-            lost_users: switches
-                .map(|switches| switches.lost().cloned().collect())
-                .unwrap_or_default(),
             switches_unknown: switches.and_then(Switches::why_unknown),
             // Only the store knows them.
             said: None,
@@ -237,6 +226,34 @@ impl TaskView {
     pub fn words(&self, why: Unknown) -> Option<&str> {
         self.said.as_deref().filter(|_| self.unknown.or(self.switches_unknown) == Some(why))
     }
+}
+
+/// What the switches of a task show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantingView {
+    /// All existing switches; `None` when unknown or unset, or when there are too many to read.
+    pub switches: Option<Box<[SwitchView]>>,
+    /// Number of users that want the task; `None` when unknown or unset, or when there are too many
+    /// switches to read.
+    pub users: Option<u64>,
+    /// Users whose "on" was lost.
+    pub lost_users: Vec<User>,
+}
+
+impl WantingView {
+    fn of(switches: &Switches) -> WantingView {
+        let known = switches.known();
+        WantingView {
+            switches: known.map(|switches| switches.iter().map(SwitchView::of).collect()),
+            users: switches.wanting(),
+            lost_users: switches.lost().cloned().collect(),
+        }
+    }
+}
+
+impl Absent for WantingView {
+    const ABSENT: &'static WantingView =
+        &WantingView { switches: None, users: None, lost_users: Vec::new() };
 }
 
 /// Durations of present conditions, as of the newest evidence. 0 when the condition does not hold;

@@ -154,7 +154,7 @@ mod tests {
 
     fn view(name: &str, at: u64) -> TaskView {
         let spec = TaskSpec::new(name, StoreIndex(0), LockSpec::new(b"lock", "redisson"));
-        Task::new(Arc::new(spec), "main".into(), Mono(at)).view(Mono(at))
+        Task::new(Arc::new(spec), "main".into(), Mono::at(at)).view(Mono::at(at))
     }
 
     fn name(position: usize) -> String {

@@ -302,8 +302,8 @@ mod tests {
             let mut events = Vec::new();
             match outcome {
                 Ok(()) => {
-                    let attestation = Attestation::master(ServerTime(0), ServerTime(0));
-                    node.accepted(&attestation, Standing::Decides, Mono(0), 0, &mut events);
+                    let attestation = Attestation::master(ServerTime::at(0), ServerTime::at(0));
+                    node.accepted(&attestation, Standing::Decides, Mono::at(0), 0, &mut events);
                 }
                 Err(why) => node.failed(why, &mut events),
             }
@@ -358,8 +358,8 @@ mod tests {
     fn a_slow_answer_is_no_step_of_the_clock() {
         let _rule = crate::truth::rule("2 instants");
         let reading = |server, sent, took_ms| Reading {
-            server: ServerTime(server),
-            sent: Mono(sent),
+            server: ServerTime::at(server),
+            sent: Mono::at(sent),
             took_ms,
         };
         let prompt = |at: u64| reading(i64::try_from(at).unwrap(), at, 1);
@@ -383,10 +383,15 @@ mod tests {
         let _rule = crate::truth::rule("2 instants");
         let mut node = Node::new(Arc::from("a:1"));
         let mut steps = |sent: u64, first: i64, last: i64, took_ms: u64| {
-            let attestation = Attestation::master(ServerTime(first), ServerTime(last));
+            let attestation = Attestation::master(ServerTime::at(first), ServerTime::at(last));
             let mut events = Vec::new();
-            let stepped =
-                node.accepted(&attestation, Standing::Decides, Mono(sent), took_ms, &mut events);
+            let stepped = node.accepted(
+                &attestation,
+                Standing::Decides,
+                Mono::at(sent),
+                took_ms,
+                &mut events,
+            );
             assert_eq!(
                 stepped,
                 events.iter().any(|event| matches!(event, EventKind::ClockStep { .. }))
@@ -407,9 +412,9 @@ mod tests {
         let _rule = crate::truth::rule("2 instants");
         let mut node = Node::new(Arc::from("a:1"));
         let mut reported = |at: u64, took_ms: u64, clock_offset_ms: i64| {
-            let clock = ServerTime(i64::try_from(at).unwrap());
+            let clock = ServerTime::at(i64::try_from(at).unwrap());
             let attestation = Attestation { clock_offset_ms, ..Attestation::master(clock, clock) };
-            node.accepted(&attestation, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
+            node.accepted(&attestation, Standing::Decides, Mono::at(at), took_ms, &mut Vec::new());
             node.view().clock_offset_ms
         };
         assert_eq!(reported(1_000, 10, 5), Some(5));
@@ -432,9 +437,9 @@ mod tests {
                 Generation { history: id.into(), forked_from, ..Generation::default() };
             let attestation = Attestation {
                 generation: Some(generation),
-                ..Attestation::master(ServerTime(0), ServerTime(0))
+                ..Attestation::master(ServerTime::at(0), ServerTime::at(0))
             };
-            node.accepted(&attestation, Standing::Decides, Mono(0), 1, &mut Vec::new());
+            node.accepted(&attestation, Standing::Decides, Mono::at(0), 1, &mut Vec::new());
             let ids = node.histories().iter().map(|id| String::from_utf8_lossy(id).into_owned());
             ids.collect::<Vec<_>>()
         };

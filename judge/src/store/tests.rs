@@ -26,7 +26,7 @@ fn accept(
 }
 
 fn attestation(process: &str, at: Mono) -> Attestation {
-    let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
+    let server = ServerTime::at(i64::try_from(at.ms()).unwrap_or(0));
     let generation = Generation { process: process.as_bytes().to_vec(), ..Generation::default() };
     Attestation { generation: Some(generation), ..Attestation::master(server, server) }
 }
@@ -46,23 +46,23 @@ fn topology(masters: &[&str], nodes: &[&str]) -> Topology {
 #[test]
 fn one_server_with_two_addresses_is_one_master() {
     let mut store = store(Authority::SELF_DECLARED);
-    accept(&mut store, A, "x", Standing::Decides, Mono(0));
-    accept(&mut store, B, "x", Standing::Witness, Mono(0));
-    assert_eq!(store.view(Mono(10)).masters, Some(1));
-    accept(&mut store, B, "y", Standing::Witness, Mono(100));
-    assert_eq!(store.view(Mono(110)).masters, Some(2));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
+    accept(&mut store, B, "x", Standing::Witness, Mono::at(0));
+    assert_eq!(store.view(Mono::at(10)).masters, Some(1));
+    accept(&mut store, B, "y", Standing::Witness, Mono::at(100));
+    assert_eq!(store.view(Mono::at(110)).masters, Some(2));
     // A server without the run id counts as another server.
-    accept(&mut store, A, "", Standing::Decides, Mono(200));
-    accept(&mut store, B, "", Standing::Witness, Mono(200));
-    assert_eq!(store.view(Mono(210)).masters, Some(2));
+    accept(&mut store, A, "", Standing::Decides, Mono::at(200));
+    accept(&mut store, B, "", Standing::Witness, Mono::at(200));
+    assert_eq!(store.view(Mono::at(210)).masters, Some(2));
 }
 
 #[test]
 fn both_of_two_batches_that_were_asked_at_once_count() {
     let mut store = store(Authority::ALONE);
-    accept(&mut store, A, "x", Standing::Decides, Mono(0));
-    accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
-    let events = accept(&mut store, A, "y", Standing::Decides, Mono(1_000));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(1_000));
+    let events = accept(&mut store, A, "y", Standing::Decides, Mono::at(1_000));
     assert!(
         events.iter().any(|(_, event)| matches!(event, EventKind::GenerationChanged { .. })),
         "{events:?}"
@@ -76,19 +76,19 @@ fn a_silent_server_is_no_rival_because_another_one_was() {
         let mut store = store(Authority::SELF_DECLARED);
         let report = |store: &mut Store, role: Role, at: u64| {
             let mut events = Vec::new();
-            let attestation = Attestation { role, ..attestation("z", Mono(at)) };
+            let attestation = Attestation { role, ..attestation("z", Mono::at(at)) };
             let _told = store.accepted(
                 &rival.into(),
                 Standing::Witness,
                 &attestation,
-                (Mono(at), 1),
+                (Mono::at(at), 1),
                 &mut events,
             );
             events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
         };
-        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
         for node in [B, C] {
-            let failed = (Mono(100), Mono(100));
+            let failed = (Mono::at(100), Mono::at(100));
             store.failed(
                 Some(&node.into()),
                 Standing::Witness,
@@ -114,9 +114,9 @@ fn a_silent_server_is_no_rival_because_another_one_was() {
 fn a_failure_counts_unless_another_server_decided_before_it_was_asked() {
     let readable_after = |node: &str, sent: u64| {
         let mut store = store(Authority::ANNOUNCED);
-        accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
-        accept(&mut store, B, "y", Standing::Decides, Mono(2_000));
-        let failed = (Mono(sent), Mono(4_000));
+        accept(&mut store, A, "x", Standing::Decides, Mono::at(1_000));
+        accept(&mut store, B, "y", Standing::Decides, Mono::at(2_000));
+        let failed = (Mono::at(sent), Mono::at(4_000));
         store.failed(
             Some(&node.into()),
             Standing::Decides,
@@ -124,7 +124,7 @@ fn a_failure_counts_unless_another_server_decided_before_it_was_asked() {
             failed,
             &mut Vec::new(),
         );
-        store.view(Mono(5_000)).readable
+        store.view(Mono::at(5_000)).readable
     };
     assert_eq!(readable_after(A, 1_500), Some(true), "it decides no more");
     assert_eq!(readable_after(A, 2_000), Some(false), "it may decide again");
@@ -153,13 +153,13 @@ fn a_new_master_of_a_cluster_continues_whom_its_history_names() {
             let attestation = Attestation {
                 generation: Some(generation),
                 offset: Some(100),
-                ..attestation("", Mono(at))
+                ..attestation("", Mono::at(at))
             };
             let _told = store.accepted(
                 &node.into(),
                 Standing::Decides,
                 &attestation,
-                (Mono(at), 1),
+                (Mono::at(at), 1),
                 &mut events,
             );
         }
@@ -178,25 +178,25 @@ fn a_new_master_of_a_cluster_continues_whom_its_history_names() {
 #[test]
 fn a_changed_configuration_of_the_same_servers_is_shown() {
     let mut store = store(Authority::SELF_DECLARED);
-    accept(&mut store, A, "x", Standing::Decides, Mono(0));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
     let spec = StoreSpec::new("other", Authority::SELF_DECLARED, &[A, B]);
-    let view = store.configured(spec.clone()).view(Mono(10));
+    let view = store.configured(spec.clone()).view(Mono::at(10));
     assert_eq!((view.spec, view.masters), (spec, Some(1)), "and what is known of them stays");
 }
 
 #[test]
 fn the_generation_of_a_cluster_waits_for_all_masters() {
     let mut store = store(Authority::DIVIDED);
-    let shown = |store: &Store, at| store.view(Mono(at)).generations.len();
-    accept(&mut store, A, "x", Standing::Decides, Mono(0));
+    let shown = |store: &Store, at| store.view(Mono::at(at)).generations.len();
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
     assert_eq!(shown(&store, 10), 0, "the other master is asked soon");
-    accept(&mut store, B, "y", Standing::Decides, Mono(900));
+    accept(&mut store, B, "y", Standing::Decides, Mono::at(900));
     assert_eq!((shown(&store, 5_000), shown(&store, 5_001)), (0, 2));
     store.failed(
         Some(&B.into()),
         Standing::Decides,
         Unknown::Timeout,
-        (Mono(6_000), Mono(6_000)),
+        (Mono::at(6_000), Mono::at(6_000)),
         &mut Vec::new(),
     );
     assert_eq!(shown(&store, 6_100), 2, "what is not read now has not changed");
@@ -204,7 +204,7 @@ fn the_generation_of_a_cluster_waits_for_all_masters() {
         Some(&"c:1".into()),
         Standing::Decides,
         Unknown::Timeout,
-        (Mono(7_000), Mono(7_000)),
+        (Mono::at(7_000), Mono::at(7_000)),
         &mut Vec::new(),
     );
     assert_eq!(shown(&store, 7_100), 0, "a master that never reported");
@@ -215,15 +215,16 @@ fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
     let mut store = store(Authority::DIVIDED);
     let topology =
         |masters: &[&str], uncovered| Topology { uncovered, ..topology(masters, &[A, B]) };
-    let blind = |store: &Store, at| (store.view(Mono(at)).readable, store.view(Mono(at)).blind_ms);
+    let blind =
+        |store: &Store, at| (store.view(Mono::at(at)).readable, store.view(Mono::at(at)).blind_ms);
     store.topology(&topology(&[A, B], 0), &mut Vec::new());
-    accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
-    accept(&mut store, B, "y", Standing::Decides, Mono(1_000));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(1_000));
+    accept(&mut store, B, "y", Standing::Decides, Mono::at(1_000));
     store.failed(
         Some(&B.into()),
         Standing::Decides,
         Unknown::Timeout,
-        (Mono(2_000), Mono(2_000)),
+        (Mono::at(2_000), Mono::at(2_000)),
         &mut Vec::new(),
     );
     assert_eq!(blind(&store, 5_000), (Some(false), 4_000));
@@ -233,7 +234,7 @@ fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
         None,
         Standing::Decides,
         Unknown::ClusterDown,
-        (Mono(7_000), Mono(7_000)),
+        (Mono::at(7_000), Mono::at(7_000)),
         &mut Vec::new(),
     );
     assert_eq!(blind(&store, 8_000), (Some(false), 7_000));
@@ -245,10 +246,10 @@ fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
 #[test]
 fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
     let mut store = store(Authority::DIVIDED);
-    accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
-    accept(&mut store, B, "y", Standing::Decides, Mono(1_000));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(1_000));
+    accept(&mut store, B, "y", Standing::Decides, Mono::at(1_000));
     let fail = |store: &mut Store, node: &str, at: u64| {
-        let at = Mono(at);
+        let at = Mono::at(at);
         store.failed(
             Some(&node.into()),
             Standing::Decides,
@@ -258,26 +259,30 @@ fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
         );
     };
     fail(&mut store, A, 2_000);
-    accept(&mut store, B, "y", Standing::Decides, Mono(40_000));
-    assert_eq!(store.view(Mono(41_000)).blind_ms, 40_000);
+    accept(&mut store, B, "y", Standing::Decides, Mono::at(40_000));
+    assert_eq!(store.view(Mono::at(41_000)).blind_ms, 40_000);
     fail(&mut store, B, 41_000);
-    assert_eq!(store.view(Mono(42_000)).blind_ms, 41_000, "one more that is lost is no recovery");
-    accept(&mut store, A, "x", Standing::Decides, Mono(43_000));
-    assert_eq!(store.view(Mono(44_000)).blind_ms, 4_000);
+    assert_eq!(
+        store.view(Mono::at(42_000)).blind_ms,
+        41_000,
+        "one more that is lost is no recovery"
+    );
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(43_000));
+    assert_eq!(store.view(Mono::at(44_000)).blind_ms, 4_000);
 }
 
 #[test]
 fn a_server_that_fails_decides_only_if_it_was_asked_to() {
     let mut store = store(Authority::SELF_DECLARED);
-    accept(&mut store, A, "x", Standing::Decides, Mono(0));
+    accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
     let decides = |store: &Store, at| {
-        store.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
+        store.view(Mono::at(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
     };
     store.failed(
         Some(&B.into()),
         Standing::Decides,
         Unknown::Timeout,
-        (Mono(100), Mono(100)),
+        (Mono::at(100), Mono::at(100)),
         &mut Vec::new(),
     );
     assert_eq!(decides(&store, 110), [true, true]);
@@ -285,7 +290,7 @@ fn a_server_that_fails_decides_only_if_it_was_asked_to() {
         Some(&A.into()),
         Standing::Witness,
         Unknown::Timeout,
-        (Mono(200), Mono(200)),
+        (Mono::at(200), Mono::at(200)),
         &mut Vec::new(),
     );
     assert_eq!(decides(&store, 210), [false, true]);
@@ -295,7 +300,7 @@ fn a_server_that_fails_decides_only_if_it_was_asked_to() {
 fn a_server_that_belongs_to_it_no_more_is_forgotten() {
     let mut store = store(Authority::SELF_DECLARED);
     store.topology(&topology(&[A], &[A]), &mut Vec::new());
-    let view = store.view(Mono(10));
+    let view = store.view(Mono::at(10));
     assert_eq!(view.nodes.iter().map(|node| &*node.address).collect::<Vec<_>>(), [A]);
 }
 
@@ -306,8 +311,8 @@ fn in_a_cluster_nobody_is_a_rival() {
     for (kind, rivals) in [(Authority::DIVIDED, 0), (Authority::SELF_DECLARED, 1)] {
         let mut store = store(kind);
         store.topology(&topology(&[A], &[A, B]), &mut Vec::new());
-        accept(&mut store, A, "x", Standing::Decides, Mono(0));
-        let events = accept(&mut store, B, "y", Standing::Witness, Mono(1));
+        accept(&mut store, A, "x", Standing::Decides, Mono::at(0));
+        let events = accept(&mut store, B, "y", Standing::Witness, Mono::at(1));
         let rival = |event: &&StoreEvent| matches!(event.1, EventKind::RivalMaster);
         assert_eq!(events.iter().filter(rival).count(), rivals, "{kind:?}");
     }
@@ -316,14 +321,14 @@ fn in_a_cluster_nobody_is_a_rival() {
 #[test]
 fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
     let mut store = store(Authority::ALONE);
-    let [known, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
+    let [known, refused] = [1_000, 2_000].map(|at| attestation("x", Mono::at(at)));
     let refused = Attestation { generation: None, ..refused };
     let generation = [(known, 1_000), (refused, 2_000)].map(|(attestation, at)| {
         let (origin, _) = store.accepted(
             &A.into(),
             Standing::Decides,
             &attestation,
-            (Mono(at), 1),
+            (Mono::at(at), 1),
             &mut Vec::new(),
         );
         origin.generation.is_some()
@@ -383,7 +388,7 @@ fn the_first_connection_is_no_reconnect() {
     let connected = NodeNewsKind::Connected { version: None, role: None };
     let count = [A, A, B, A].map(|node| {
         store.news(&node.into(), &connected, &mut Vec::new());
-        store.view(Mono(0)).totals.reconnects
+        store.view(Mono::at(0)).totals.reconnects
     });
     assert_eq!(count, [0, 1, 1, 2]);
 }

@@ -315,7 +315,7 @@ impl Task {
         let (instance, _) = holder.rsplit_once(':').context("the holder has no thread")?;
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?;
         let ended = codes.iter().rev().zip(1..).map(|((code, asked), ago)| {
-            let to = ServerTime(now).plus_ms(-1_000 * ago);
+            let to = ServerTime::at(now).plus_ms(-1_000 * ago);
             Ended { from: to.plus_ms(-200), to, code: *code, asked: *asked }
         });
         let mut ended: Vec<Ended> = ended.collect();
@@ -324,7 +324,7 @@ impl Task {
             instance: instance.as_bytes().to_vec(),
             host: b"wh-app-01".to_vec(),
             ended,
-            since: runs.then_some(ServerTime(now)),
+            since: runs.then_some(ServerTime::at(now)),
         });
         let key = self.plan.claims().context("the task has no claims")?;
         data.hset(key, field, value).await?;

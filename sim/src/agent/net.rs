@@ -203,7 +203,7 @@ impl Net {
         }
         let connected = 2 * delay;
         let wall = AgentWall(now.wall.0 + i64::try_from(connected).unwrap_or(0));
-        let sent = Now { mono: Mono(now.mono.0 + connected), wall };
+        let sent = Now { mono: Mono::at(now.mono.ms() + connected), wall };
         // Without complete replies in time, the greeting has failed.
         let timeout = Dialled {
             sent,

@@ -24,7 +24,7 @@ impl Oracle {
     pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         self.check_split_due(task, view, world);
         let Some(visible) = self.visible_since(task, world) else { return };
-        let now = at.0 - MONO_MS;
+        let now = at.ms() - MONO_MS;
         let server = world.homes[task];
         let real = &world.tasks[task];
         let Some(lock) = real.past[server].newest() else { return };
@@ -112,7 +112,7 @@ impl Oracle {
             // A switch that was on and was lost in a failover may be in force; another check covers
             // that.
             let lost = &self.tasks[task].lost;
-            let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
+            let in_force = lost.over().map_or(0, |over| over.ms().saturating_sub(MONO_MS));
             let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
             let due = held + later_ms + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
             if now > due.max(reloaded_ms)

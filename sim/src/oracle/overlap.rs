@@ -67,7 +67,7 @@ impl Oracle {
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
                 // The agent counts it from the request.
                 facts.overlap.lost =
-                    Some((who.clone(), before.sent.0.saturating_sub(MONO_MS) + left_ms));
+                    Some((who.clone(), before.sent.ms().saturating_sub(MONO_MS) + left_ms));
             }
         }
         let Some((who, until)) = &facts.overlap.lost else { return };

@@ -32,8 +32,8 @@ impl Oracle {
             return;
         }
         let end = |until_s: i64| {
-            let left_ms = until_s * 1_000 - ServerTime(part.clock).0;
-            u64::try_from(left_ms).map_or(Mono(0), |left_ms| attempt.sent.plus_ms(left_ms))
+            let left_ms = until_s * 1_000 - ServerTime::at(part.clock).ms();
+            u64::try_from(left_ms).map_or(Mono::at(0), |left_ms| attempt.sent.plus_ms(left_ms))
         };
         let facts = &mut self.tasks[task];
         match part.pause {

@@ -80,7 +80,7 @@ impl Oracle {
                         == (wanted && over && (shown_free || published == Published::Yes)),
                 "down is as the readings say",
             );
-            let read_at = facts.last.as_ref().map_or(Mono(0), |last| last.sent);
+            let read_at = facts.last.as_ref().map_or(Mono::at(0), |last| last.sent);
             let settled = held && facts.reference.may_be_settled(read_at, facts.limits);
             claim(
                 of(Problem::Down) != Finding::Negative

@@ -75,7 +75,7 @@ impl QueueFacts {
             newest: None,
             unread: Vec::new(),
             due: BTreeMap::new(),
-            moved: Mono(MONO_MS + now),
+            moved: Mono::at(MONO_MS + now),
             vanished: 0,
             again: 0,
             wanted_since: None,

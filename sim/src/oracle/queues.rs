@@ -168,7 +168,7 @@ impl Oracle {
         let Some(queues) = &real.queues else { return };
         let known_by =
             (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
-        let now = at.0 - MONO_MS;
+        let now = at.ms() - MONO_MS;
         let server = world.homes[task];
         // A replica keeps malformed data that were removed from its master after a failover.
         let is_odd = real.past[server].newest().is_some_and(|it| it.state == LockState::Other);
@@ -203,7 +203,7 @@ impl Oracle {
             // A new process does not know since when it was wanted before.
             let wanted = if says.says == Says::Yes { wanted_since.max(known_by) } else { 0 };
             let since = since.max(wanted);
-            let unread = queue.unread.iter().filter(|(until, _)| until.0 - MONO_MS > since);
+            let unread = queue.unread.iter().filter(|(until, _)| until.ms() - MONO_MS > since);
             let unread_ms: u64 = unread.map(|(_, ms)| ms).sum();
             let passed_over = (since + 10 * limit_ms + unread_ms).max(known_by + limit_ms);
             now > still + limit_ms + later_ms || now > passed_over + later_ms

@@ -82,11 +82,11 @@ impl Oracle {
             let mut shown = world.servers.iter().map(|server| server.clock.shown_at(*set));
             // A clock that has stepped since does not show its earlier time.
             shown.any(|shown| {
-                shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms())
+                shown.is_none_or(|shown| (shown - said.ms()).unsigned_abs() <= self.exact_ms())
             })
         };
         (!sets.iter().any(near)).then(|| {
-            format!("its newest renewal is said to have been at {}, when there was none", said.0)
+            format!("its newest renewal is said to have been at {}, when there was none", said.ms())
         })
     }
 
@@ -211,7 +211,7 @@ impl Oracle {
                     .unwrap()
                     .renewals
                     .iter()
-                    .any(|shown| shown.0.abs_diff(MONO_MS + since.at) <= seen_ms)
+                    .any(|shown| shown.ms().abs_diff(MONO_MS + since.at) <= seen_ms)
             };
             if let Some(missed) = own.iter().filter(is_due).find(|since| !is_shown(since)) {
                 return Some(format!(

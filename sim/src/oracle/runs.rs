@@ -22,7 +22,7 @@ impl Oracle {
 
     pub(super) fn check_runs(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         let (Some(spec), Some(real)) = (view.spec.runs(), &world.tasks[task].runs) else { return };
-        let (now, home) = (at.0 - MONO_MS, world.homes[task]);
+        let (now, home) = (at.ms() - MONO_MS, world.homes[task]);
         let sees_since = self.visible_since(task, world).map(|since| since + self.recovery_ms());
         // Changed thresholds apply from the next reading.
         if now < self.tasks[task].configured_at + self.noise_ms() {
@@ -155,7 +155,7 @@ impl Oracle {
         let last = view.periodic()?.last.as_ref()?;
         let by = last.by.first()?;
         // A later one may have been too short, or be over already.
-        let began = last.began?.0.saturating_sub(MONO_MS);
+        let began = last.began?.ms().saturating_sub(MONO_MS);
         if by.holder.client != run.who || began.abs_diff(run.began) > self.noise_ms() {
             return None;
         }

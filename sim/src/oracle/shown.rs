@@ -25,7 +25,7 @@ impl Oracle {
                     .map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
                 Some(Found::Held {
                     holders: holders.collect(),
-                    deadline: hold.deadline.map(|deadline| deadline.0),
+                    deadline: hold.deadline.map(|deadline| deadline.ms()),
                 })
             }
             (Some(true), None) => Some(Found::Nothing),

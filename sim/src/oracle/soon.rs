@@ -48,12 +48,12 @@ impl Oracle {
     fn is_calm(&self, task: usize, at: u64, world: &World) -> bool {
         let visible = self.visible_since(task, world);
         visible.is_some_and(|visible| visible + self.recovery_ms() <= at)
-            && self.rhythm_at.0.saturating_sub(MONO_MS) + self.recovery_ms() <= at
+            && self.rhythm_at.ms().saturating_sub(MONO_MS) + self.recovery_ms() <= at
     }
 
     /// The agent asked for locks.
     pub(super) fn asked(&mut self, attempt: &Attempt) {
-        let sent = attempt.sent.0.saturating_sub(MONO_MS);
+        let sent = attempt.sent.ms().saturating_sub(MONO_MS);
         let is_answer = |task: &usize, at: u64| {
             attempt.tasks.contains(task) && (at..=at + SOON_MS).contains(&sent)
         };

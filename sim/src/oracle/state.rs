@@ -87,8 +87,8 @@ impl Oracle {
                 .map(|(spec, shape)| TaskFacts::new(spec, shape, now))
                 .collect(),
             clocks: vec![None; plan.servers],
-            ticked: Mono(MONO_MS + now),
-            rhythm_at: Mono(MONO_MS + now),
+            ticked: Mono::at(MONO_MS + now),
+            rhythm_at: Mono::at(MONO_MS + now),
             kind: plan.kind(),
             interval_ms: redis.map_or(1_000, |redis| redis.interval_ms),
             timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),

@@ -157,7 +157,7 @@ impl Oracle {
         world: &World,
     ) {
         let Some(turns) = &self.tasks[task].turns else { return };
-        let now = at.0 - MONO_MS;
+        let now = at.ms() - MONO_MS;
         let server = world.homes[task];
         let past = &world.tasks[task].past[server];
         let Some(LockState::Turn(there)) = past.newest().map(|since| &since.state) else { return };

@@ -147,10 +147,10 @@ impl World {
         let station = &mut self.tasks[task].stations[host];
         let life = station.life;
         let Some(guard) = &mut station.guard else { return };
-        let Some(wake) = guard.machine.next_wake().filter(|wake| *wake < Mono(u64::MAX)) else {
+        let Some(wake) = guard.machine.next_wake().filter(|wake| *wake < Mono::MAX) else {
             return;
         };
-        let at = station.clock.when(i64::try_from(wake.0).unwrap_or(i64::MAX)).max(now + 1);
+        let at = station.clock.when(i64::try_from(wake.ms()).unwrap_or(i64::MAX)).max(now + 1);
         if guard.wake_at.is_none_or(|planned| at < planned) {
             guard.wake_at = Some(at);
             self.guard_at(task, host, life, at, GuardJob::Wake);

@@ -51,8 +51,8 @@ fn end_of(name: &str, nonce: &str) -> Vec<Reply> {
 
 fn judged(took_ms: u64, end: &[Reply]) -> Result<Attestation, Unknown> {
     let timing = Timing {
-        sent: Mono(5_000),
-        received: Mono(5_000 + took_ms),
+        sent: Mono::at(5_000),
+        received: Mono::at(5_000 + took_ms),
         sent_wall: AgentWall(0),
         timeout_ms: 3_000,
     };
@@ -73,8 +73,12 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     let commands: Vec<_> = footer(CAPS, b"n1").iter().map(words).collect();
     assert_eq!(commands, ["TIME", "ROLE", "ECHO n1"], "role and nonce come last");
     // A witness may be a replica and report that.
-    let timing =
-        Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
+    let timing = Timing {
+        sent: Mono::at(0),
+        received: Mono::at(4),
+        sent_wall: AgentWall(0),
+        timeout_ms: 3_000,
+    };
     let expected = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
     assert_eq!(expected.map(|attestation| attestation.role), Ok(Role::Replica));
 }
@@ -133,9 +137,9 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         let mut state = watching();
         // The earlier state is no answer either.
         for (at, reading) in [(1_000, reading(LockReading::Free, none.clone())), (2_000, answer)] {
-            state.step(Mono(at), Input::Sample(answered(at, reading)));
+            state.step(Mono::at(at), Input::Sample(answered(at, reading)));
         }
-        let snapshot = state.snapshot(Mono(2_000));
+        let snapshot = state.snapshot(Mono::at(2_000));
         let view = snapshot.tasks.first().expect("the task");
         assert_eq!((view.held, view.wanted), (held, wanted), "{what}");
     }
@@ -156,14 +160,14 @@ fn without_any_news_nothing_is_known_after_a_while() {
     let parts = Parts { switches, ..Parts::default() };
     let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), parts);
     let mut state = watching();
-    state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
+    state.step(Mono::at(1_000), Input::Sample(answered(1_000, reading)));
     let expected = [
         (9_000, Some(false), None, Wanted::Yes),
         (9_001, None, Some(Unknown::Stale), Wanted::Unknown),
     ];
     for (at, held, unknown, wanted) in expected {
-        state.step(Mono(at), Input::Tick);
-        let snapshot = state.snapshot(Mono(at));
+        state.step(Mono::at(at), Input::Tick);
+        let snapshot = state.snapshot(Mono::at(at));
         let view = snapshot.tasks.first().expect("the task");
         let seen = (view.held, view.unknown, view.wanted);
         assert_eq!(
@@ -193,11 +197,11 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
             attestation.generation =
                 Some(Generation { process: run.into(), ..Generation::default() });
         }
-        state.step(Mono(at), Input::Sample(sample));
-        let snapshot = state.snapshot(Mono(at));
+        state.step(Mono::at(at), Input::Sample(sample));
+        let snapshot = state.snapshot(Mono::at(at));
         let view = snapshot.tasks.first().expect("the task");
-        let counts = (view.wanting_users, view.switches.as_ref().map(|all| all.len()));
-        (view.wanted, counts, view.lost_users.len())
+        let counts = (view.wanting.users, view.wanting.switches.as_ref().map(|all| all.len()));
+        (view.wanted, counts, view.wanting.lost_users.len())
     };
     let unknown = (None, None);
     assert_eq!(
@@ -225,7 +229,7 @@ fn watching() -> State {
     let redis = RedisKind::Standalone.store("main", &["a:6379"]);
     let mut state = State::new();
     let spec = WatchSpec { stores: vec![redis], tasks: vec![task()], epoch: 1 };
-    state.step(Mono(0), Input::Config(Arc::new(spec)));
+    state.step(Mono::at(0), Input::Config(Arc::new(spec)));
     state
 }
 
@@ -245,7 +249,7 @@ fn answered(at: u64, reading: TaskReading) -> Sample {
         store: StoreIndex(0),
         node: Some(Arc::from("a:6379")),
         standing: Standing::Decides,
-        sent: Mono(at),
+        sent: Mono::at(at),
         took_ms: 0,
         outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
     }
@@ -257,13 +261,13 @@ fn the_majority_of_the_configured_sentinels_names_the_master() {
     let server = |name: &str| Announced::new(name, 6379).expect("an address");
     let names = |name: &str| Ok(SentinelView { master: server(name), replicas: Vec::new() });
     let mut quorum = Quorum::new(3, 2_000);
-    quorum.answered(0, Mono(5), names("m"));
-    assert_eq!(quorum.master(Mono(6)), Err(Unknown::Quorum), "one of three");
-    quorum.answered(1, Mono(7), names("liar"));
-    assert_eq!(quorum.master(Mono(8)), Err(Unknown::Quorum), "one each");
-    quorum.answered(2, Mono(9), names("m"));
-    assert_eq!(quorum.master(Mono(10)), Ok(server("m")));
-    assert_eq!(quorum.master(Mono(2_100)), Err(Unknown::Quorum), "they said so too long ago");
+    quorum.answered(0, Mono::at(5), names("m"));
+    assert_eq!(quorum.master(Mono::at(6)), Err(Unknown::Quorum), "one of three");
+    quorum.answered(1, Mono::at(7), names("liar"));
+    assert_eq!(quorum.master(Mono::at(8)), Err(Unknown::Quorum), "one each");
+    quorum.answered(2, Mono::at(9), names("m"));
+    assert_eq!(quorum.master(Mono::at(10)), Ok(server("m")));
+    assert_eq!(quorum.master(Mono::at(2_100)), Err(Unknown::Quorum), "they said so too long ago");
 }
 
 #[test]
@@ -276,21 +280,22 @@ fn an_answer_that_is_read_too_late_is_no_evidence() {
 #[test]
 fn a_tick_that_finds_a_sweep_under_way_is_skipped_and_counted() {
     let _rule = rule("2 instants");
-    let mut schedule = Schedule::new(vec![watched()], 1_000, Mono(0));
-    let under_way = schedule.due(Mono(0)).expect("the first sweep");
-    assert_eq!(schedule.due(Mono(1_000)), None, "one sweep at a time");
+    let mut schedule = Schedule::new(vec![watched()], 1_000, Mono::at(0));
+    let under_way = schedule.due(Mono::at(0)).expect("the first sweep");
+    assert_eq!(schedule.due(Mono::at(1_000)), None, "one sweep at a time");
     assert_eq!(schedule.take_skipped(), 1);
     schedule.finished(&under_way);
-    assert!(schedule.due(Mono(2_000)).is_some());
+    assert!(schedule.due(Mono::at(2_000)).is_some());
 }
 
 #[test]
 fn no_tick_is_left_out() {
     let _rule = rule("2 instants");
-    let mut schedule = Schedule::new(vec![watched()], 1_000, Mono(0));
+    let mut schedule = Schedule::new(vec![watched()], 1_000, Mono::at(0));
     for tick in 0..1_000 {
-        let batch =
-            schedule.due(Mono(tick * 1_000)).unwrap_or_else(|| panic!("tick {tick} is left out"));
+        let batch = schedule
+            .due(Mono::at(tick * 1_000))
+            .unwrap_or_else(|| panic!("tick {tick} is left out"));
         assert_eq!(batch.tasks, [TaskIndex(0)], "tick {tick}");
         schedule.finished(&batch);
     }
@@ -364,14 +369,14 @@ fn the_lock_comes_before_the_switches_and_in_the_same_batch() {
 #[test]
 fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
     let _rule = rule("6 confirmation");
-    let mut schedule = Schedule::new(vec![watched()], 60_000, Mono(0));
-    let batch = schedule.due(Mono(0)).expect("the first sweep");
+    let mut schedule = Schedule::new(vec![watched()], 60_000, Mono::at(0));
+    let batch = schedule.due(Mono::at(0)).expect("the first sweep");
     let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Parts::default());
-    schedule.observe(TaskIndex(0), Mono(0), ServerTime(0), &free);
+    schedule.observe(TaskIndex(0), Mono::at(0), ServerTime::at(0), &free);
     schedule.finished(&batch);
-    assert_eq!(schedule.due(Mono(249)), None, "too early to confirm anything");
+    assert_eq!(schedule.due(Mono::at(249)), None, "too early to confirm anything");
     let again = schedule.next_wake().expect("a second look");
-    assert!((250..=500).contains(&again.0), "{again:?}");
+    assert!((250..=500).contains(&again.ms()), "{again:?}");
     assert!(schedule.due(again).is_some());
 }
 

@@ -107,7 +107,9 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
         (!is(Problem::Blind) || !readable, "what is seen is not blind"),
         (
             is(Problem::SwitchesLost)
-                == (readable && !view.lost_users.is_empty() && view.switch_key_seen.is_some()),
+                == (readable
+                    && !view.wanting.lost_users.is_empty()
+                    && view.switch_key_seen.is_some()),
             "lost switches that are seen are a problem",
         ),
         (!shown.clear || readable, "only what is seen is clear"),
@@ -171,7 +173,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             "no split lasts while none is in force",
         ),
         (
-            !view.lost_users.is_empty() || durations.switches_lost_ms == 0,
+            !view.wanting.lost_users.is_empty() || durations.switches_lost_ms == 0,
             "nothing is lost while no user lost it",
         ),
         (

@@ -235,7 +235,7 @@ impl World {
             store: redis,
             node,
             standing,
-            sent: Mono(sent),
+            sent: Mono::at(sent),
             took_ms: self.now - sent,
             outcome,
         }
@@ -256,7 +256,7 @@ impl World {
     }
 
     fn attestation(&mut self, at: usize) -> Attestation {
-        let first = ServerTime(self.clock(at));
+        let first = ServerTime::at(self.clock(at));
         let last = first.plus_ms(self.dice.below(5) as i64);
         let shows_all = !self.dice.one_in(10);
         let server = &self.servers[at];
@@ -327,7 +327,7 @@ impl World {
     }
 
     fn renew(&mut self, at: usize) {
-        let until = ServerTime(self.clock(at) + 30_000);
+        let until = ServerTime::at(self.clock(at) + 30_000);
         if let LockReading::Held(held) = &mut self.servers[at].lock
             && self.dice.one_in(3)
         {
@@ -386,8 +386,8 @@ impl World {
                 let deadline = match self.dice.below(12) {
                     0 => Deadline::Never,
                     1 => Deadline::Torn,
-                    2 => Deadline::At(ServerTime(self.dice.of(&[0, i64::MAX, i64::MIN, -1]))),
-                    _ => Deadline::At(ServerTime(
+                    2 => Deadline::At(ServerTime::at(self.dice.of(&[0, i64::MAX, i64::MIN, -1]))),
+                    _ => Deadline::At(ServerTime::at(
                         self.clock(at) + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]),
                     )),
                 };
@@ -426,7 +426,7 @@ impl World {
                 self.progress.to_string().into_bytes(),
             )),
         };
-        let until = ServerTime(self.clock(at) + self.dice.below(100_000) as i64);
+        let until = ServerTime::at(self.clock(at) + self.dice.below(100_000) as i64);
         let refusal = self.refusal();
         let lock = refusal.map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown);
         let extras = Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) };
@@ -452,8 +452,8 @@ impl World {
                     PauseReading::None,
                     PauseReading::Undecodable,
                     PauseReading::Until(until),
-                    PauseReading::Until(ServerTime(i64::MAX)),
-                    PauseReading::Until(ServerTime(i64::MIN)),
+                    PauseReading::Until(ServerTime::at(i64::MAX)),
+                    PauseReading::Until(ServerTime::at(i64::MIN)),
                     PauseReading::Unknown(Unknown::NoPermission),
                 ])),
                 ..Parts::default()
@@ -530,24 +530,24 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut input = first;
     for step in 0..steps {
         recent.push(format!("{:>9} {input:?}", world.now));
-        let before = state.snapshot(Mono(world.now));
-        let mut reported: Vec<Event> = state.step(Mono(world.now), input.clone());
+        let before = state.snapshot(Mono::at(world.now));
+        let mut reported: Vec<Event> = state.step(Mono::at(world.now), input.clone());
         let looked_at = world
             .spec
             .tasks
             .get(step % 16)
             .map(|spec| &*spec.name)
             .filter(|name| state.look_at(name));
-        let of_events = state.snapshot_of_events(Mono(world.now));
-        let after = state.snapshot(Mono(world.now));
+        let of_events = state.snapshot_of_events(Mono::at(world.now));
+        let after = state.snapshot(Mono::at(world.now));
         let mut broken = single.check(&input, &before, &after, &reported);
         broken.extend(shown_first(&input, looked_at, &before, &of_events, &after, &reported));
         splits += reported.iter().filter(|event| is_masters(event)).count();
-        reported.extend(state.step(Mono(world.now), Input::Tick));
+        reported.extend(state.step(Mono::at(world.now), Input::Tick));
         events += reported.len();
-        let late = reported.iter().find(|event| event.at > Mono(world.now));
+        let late = reported.iter().find(|event| event.at > Mono::at(world.now));
         broken.extend(late.map(|event| format!("{event:?} is from the future")));
-        broken.extend(invariants.check(&state.snapshot(Mono(world.now)), &world.spec));
+        broken.extend(invariants.check(&state.snapshot(Mono::at(world.now)), &world.spec));
         if !broken.is_empty() {
             let tail: Vec<_> = recent
                 .iter()

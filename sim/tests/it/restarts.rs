@@ -44,7 +44,7 @@ impl Agent {
         let tasks = vec![task("first", 0, Some(wanted)), task("second", redises - 1, None)];
         let spec = WatchSpec { stores: (0..redises).map(redis).collect(), tasks, epoch: 1 };
         let mut state = State::new();
-        state.step(Mono(0), Input::Config(Arc::new(spec)));
+        state.step(Mono::at(0), Input::Config(Arc::new(spec)));
         Agent { state }
     }
 
@@ -55,7 +55,7 @@ impl Agent {
         generation: Generation,
         readings: Vec<(TaskIndex, TaskReading)>,
     ) -> Vec<Event> {
-        let clock = |at: u64| ServerTime(i64::try_from(at).unwrap());
+        let clock = |at: u64| ServerTime::at(i64::try_from(at).unwrap());
         let attestation = Attestation {
             generation: Some(generation),
             ..Attestation::master(clock(at), clock(at + TOOK_MS))
@@ -65,11 +65,11 @@ impl Agent {
             store: StoreIndex(redis),
             node: Some("a:6379".into()),
             standing: Standing::Decides,
-            sent: Mono(at),
+            sent: Mono::at(at),
             took_ms: TOOK_MS,
             outcome: Outcome::Read { attestation, readings },
         };
-        self.state.step(Mono(at + TOOK_MS), Input::Sample(sample))
+        self.state.step(Mono::at(at + TOOK_MS), Input::Sample(sample))
     }
 
     /// One redis with both locks.
@@ -87,7 +87,7 @@ fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {
     let lock = lock.map_or(LockReading::Free, |(holder, deadline)| {
         let holder =
             Holder { client: holder.into(), thread: None, entries: Some(1), secret: false };
-        let deadline = Deadline::At(ServerTime(deadline));
+        let deadline = Deadline::At(ServerTime::at(deadline));
         LockReading::from(Held {
             mode: Mode::Exclusive,
             holders: vec![holder],
@@ -285,7 +285,7 @@ fn a_switch_that_was_removed_while_the_server_restarted_is_off() {
         for at in [6_000, 7_000] {
             read(&mut agent, (at, "new", [None, Some(("B", 33_500))]), false);
         }
-        let snapshot = agent.state.snapshot(Mono(7_100));
+        let snapshot = agent.state.snapshot(Mono::at(7_100));
         let view = snapshot.tasks.iter().find(|task| &*task.spec.name == "first").unwrap();
         assert_eq!(view.durations.switches_lost_ms > 0, is_lost, "{turned_on}");
     }

@@ -28,7 +28,7 @@ fn state(kind: RedisKind) -> State {
     let task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
     let mut state = State::new();
     let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
-    state.step(Mono(0), Input::Config(Arc::new(spec)));
+    state.step(Mono::at(0), Input::Config(Arc::new(spec)));
     state
 }
 
@@ -61,7 +61,7 @@ fn reports(
     holder: &str,
     (epoch, parts): (u32, Parts),
 ) -> Vec<Event> {
-    let clock = ServerTime(1_790_000_000_000 + sent as i64);
+    let clock = ServerTime::at(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
     let holders =
         vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
@@ -73,19 +73,19 @@ fn reports(
         store: StoreIndex(0),
         node: Some(Arc::from(node)),
         standing,
-        sent: Mono(sent),
+        sent: Mono::at(sent),
         took_ms: at - sent,
         outcome: Outcome::Read {
             attestation: attestation(run_id, sent),
             readings: vec![(TaskIndex(0), reading)],
         },
     };
-    state.step(Mono(at), Input::Sample(sample))
+    state.step(Mono::at(at), Input::Sample(sample))
 }
 
 /// The attestation of the process `run_id`, which reports as master, for a request sent at `sent`.
 fn attestation(run_id: &str, sent: u64) -> Attestation {
-    let clock = ServerTime(1_790_000_000_000 + sent as i64);
+    let clock = ServerTime::at(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
     Attestation {
         first: clock,
@@ -109,7 +109,7 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
 
 /// The deciding `node` answered immediately to a request sent at `at`.
 fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> {
-    let (node, at) = (Some(Arc::from(node)), Mono(at));
+    let (node, at) = (Some(Arc::from(node)), Mono::at(at));
     let (redis, standing) = (StoreIndex(0), Standing::Decides);
     state.step(
         at,
@@ -137,11 +137,11 @@ fn fails(state: &mut State, at: u64, node: &str, sent: u64) -> Vec<Event> {
         store: StoreIndex(0),
         node: Some(Arc::from(node)),
         standing: Standing::Decides,
-        sent: Mono(sent),
+        sent: Mono::at(sent),
         took_ms: at - sent,
         outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
     };
-    state.step(Mono(at), Input::Sample(sample))
+    state.step(Mono::at(at), Input::Sample(sample))
 }
 
 fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
@@ -160,7 +160,7 @@ fn two_servers(state: &mut State) {
         announcers: Vec::new(),
         uncovered: 0,
     };
-    state.step(Mono(900), Input::Topology(topology));
+    state.step(Mono::at(900), Input::Topology(topology));
 }
 
 fn rivals(events: &[Event]) -> usize {
@@ -210,7 +210,7 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     shows(&mut state, 4_500, "b:6379", 4_500, "A");
     let held = |state: &mut State, node: &str, sent| {
         fails(state, 5_000, node, sent);
-        let snapshot = state.snapshot(Mono(5_000));
+        let snapshot = state.snapshot(Mono::at(5_000));
         (snapshot.tasks.first().unwrap().held, snapshot.stores[0].readable)
     };
     assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
@@ -225,7 +225,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
     for (last_ms, reason) in [(40_000, End::Expired), (39_999, End::EndedEarly)] {
         let mut state = state(RedisKind::Standalone);
         shows(&mut state, 10_000, "a", 10_000, "A");
-        let origin = ServerTime(1_790_000_000_000);
+        let origin = ServerTime::at(1_790_000_000_000);
         let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Parts::default());
         let attestation = Attestation::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
@@ -233,11 +233,11 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
             store: StoreIndex(0),
             node: Some(Arc::from("a")),
             standing: Standing::Decides,
-            sent: Mono(39_980),
+            sent: Mono::at(39_980),
             took_ms: 30,
             outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), free)] },
         };
-        let events = state.step(Mono(40_010), Input::Sample(sample));
+        let events = state.step(Mono::at(40_010), Input::Sample(sample));
         let ends = events.iter().filter_map(|event| match &event.kind {
             EventKind::HoldEnded { reason, .. } => Some(*reason),
             _ => None,
@@ -260,7 +260,7 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
     };
     let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch };
-    state.step(Mono(at), Input::Config(Arc::new(spec)));
+    state.step(Mono::at(at), Input::Config(Arc::new(spec)));
 }
 
 fn parts(state: &mut State, epoch: u32, at: u64, parts: Parts) {
@@ -276,8 +276,9 @@ fn claims_of_another_hash_are_old_ones() {
         let claims = vec![(who.as_bytes().to_vec(), b"1".to_vec())];
         Parts { claims: Some(ClaimsReading::Read(claims)), ..Parts::default() }
     };
-    let live =
-        |state: &mut State, at| state.snapshot(Mono(at)).tasks.first().unwrap().live_claims.len();
+    let live = |state: &mut State, at| {
+        state.snapshot(Mono::at(at)).tasks.first().unwrap().live_claims.len()
+    };
     reloaded(&mut state, 1, 0, Some("claims"), None);
     parts(&mut state, 1, 1_000, claims("A"));
     parts(&mut state, 1, 2_000, claims("A"));
@@ -317,7 +318,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
     };
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -330,8 +331,8 @@ fn without_any_news_claims_and_pause_are_unknown() {
         parts(&mut state, 1, at, Parts { claims, pause, ..Parts::default() });
     }
     let mut seen = |at| {
-        state.step(Mono(at), Input::Tick);
-        let snapshot = state.snapshot(Mono(at));
+        state.step(Mono::at(at), Input::Tick);
+        let snapshot = state.snapshot(Mono::at(at));
         let view = snapshot.tasks.first().unwrap();
         (view.live_claims.len(), view.claims_unknown, view.paused)
     };
@@ -353,7 +354,7 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -366,7 +367,7 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
         let pause = Some(pause.unwrap_or(PauseReading::Unknown(Unknown::Timeout)));
         let readings = vec![(TaskIndex(0), Parts { pause, ..Parts::default() })];
         says(&mut state, at, "b:6379", Outcome::Parts { attestation, readings });
-        state.snapshot(Mono(at)).tasks.first().unwrap().paused
+        state.snapshot(Mono::at(at)).tasks.first().unwrap().paused
     };
     assert_eq!(paused(1_000, Some(PauseReading::None)), Some(false));
     assert_eq!(paused(2_000, None), None);
@@ -381,7 +382,7 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
         ..Parts::default()
     };
     let host = |state: &mut State, at| {
-        let snapshot = state.snapshot(Mono(at));
+        let snapshot = state.snapshot(Mono::at(at));
         snapshot
             .tasks
             .first()
@@ -392,10 +393,11 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
             .as_ref()
             .unwrap()
             .holders
-            .first()
+            .iter()
+            .next()
             .unwrap()
             .1
-            .clone()
+            .map(<[u8]>::to_vec)
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     parts(&mut state, 1, 1_000, named("wms-1"));
@@ -417,8 +419,19 @@ fn hosts_that_cannot_be_read_are_a_warning() {
             EventKind::HostsUnreadable { why } => Some(why),
             _ => None,
         });
-        let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
-        let host = view.lock().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
+        let view = state.snapshot(Mono::at(at)).tasks.first().unwrap().clone();
+        let host = view
+            .lock()
+            .unwrap()
+            .hold
+            .as_ref()
+            .unwrap()
+            .holders
+            .iter()
+            .next()
+            .unwrap()
+            .1
+            .map(<[u8]>::to_vec);
         (reported.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
@@ -450,7 +463,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -482,7 +495,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     switched(&mut state, 7_000, Switch::Off);
     switched(&mut state, 20_000, Switch::On);
     says(&mut state, 24_000, "a:6379", free(24_000, "a"));
-    assert_eq!(state.snapshot(Mono(24_000)).tasks.first().unwrap().durations.down_ms, 4_000);
+    assert_eq!(state.snapshot(Mono::at(24_000)).tasks.first().unwrap().durations.down_ms, 4_000);
 }
 
 /// They are requested only in the regular rhythm; an extra read says nothing about them.
@@ -497,7 +510,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().waiters
+        state.snapshot(Mono::at(at)).tasks.first().unwrap().lock().unwrap().waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));
@@ -512,7 +525,7 @@ fn the_same_key_in_another_database_is_another_lock() {
     let redis = StoreSpec { db: 1, ..RedisKind::Standalone.store("main", &["a:6379"]) };
     let task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
     let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
-    state.step(Mono(1_500), Input::Config(Arc::new(spec)));
+    state.step(Mono::at(1_500), Input::Config(Arc::new(spec)));
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
     assert_eq!(
         count(&events, |kind| matches!(
@@ -531,7 +544,7 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let witnesses = |state: &mut State| {
-        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len()
+        state.snapshot(Mono::at(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len()
     };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
@@ -544,7 +557,7 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
         announcers: sentinels,
         uncovered: 0,
     };
-    state.step(Mono(2_000), Input::Topology(topology));
+    state.step(Mono::at(2_000), Input::Topology(topology));
     assert_eq!(witnesses(&mut state), 0);
 }
 
@@ -557,7 +570,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
         ["main", "other"].map(|name| RedisKind::Replicated.store(name, &["a:6379"])).to_vec();
     let task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -577,9 +590,9 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
         announcers: sentinels,
         uncovered: 0,
     };
-    state.step(Mono(1_500), Input::Topology(topology));
+    state.step(Mono::at(1_500), Input::Topology(topology));
     assert_eq!(
-        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len(),
+        state.snapshot(Mono::at(2_000)).tasks.first().unwrap().lock().unwrap().rare.witnesses.len(),
         1
     );
 }
@@ -596,7 +609,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -630,7 +643,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -657,7 +670,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
         let lost = count(&says(&mut state, at, "b:6379", outcome), |kind| {
             matches!(kind, EventKind::LockLost { .. })
         });
-        let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
+        let view = state.snapshot(Mono::at(at)).tasks.first().unwrap().clone();
         (lost, view.claims_unknown, view.paused)
     });
     let (read, stepped) = ((0, None, Some(false)), (0, Some(Unknown::ClockStep), None));
@@ -672,7 +685,7 @@ fn the_same_key_under_another_library_is_another_lock() {
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "string"));
     state.step(
-        Mono(1_500),
+        Mono::at(1_500),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -697,14 +710,14 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     fails(&mut state, 5_000, "a:6379", 2_000);
     let counted = |state: &mut State, at| {
-        let totals = state.snapshot(Mono(at)).stores.first().unwrap().totals;
+        let totals = state.snapshot(Mono::at(at)).stores.first().unwrap().totals;
         (totals.errors.iter().sum::<u64>(), totals.sample_duration.count())
     };
     assert_eq!(counted(&mut state, 5_000), (1, 1));
     let redis = RedisKind::Standalone.store("main", &["b:6379"]);
     let task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
     let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
-    state.step(Mono(5_500), Input::Config(Arc::new(spec)));
+    state.step(Mono::at(5_500), Input::Config(Arc::new(spec)));
     assert_eq!(counted(&mut state, 5_500), (1, 1));
 }
 
@@ -720,7 +733,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"))
     };
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -728,7 +741,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         })),
     );
     says(&mut state, 9_000, "a:6379", free(9_000, "a"));
-    let origin = ServerTime(1_790_000_000_000);
+    let origin = ServerTime::at(1_790_000_000_000);
     let holders =
         vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(origin.plus_ms(40_000));
@@ -742,20 +755,20 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         store: StoreIndex(0),
         node: Some(Arc::from("a:6379")),
         standing: Standing::Decides,
-        sent: Mono(10_000),
+        sent: Mono::at(10_000),
         took_ms: 2_010,
         outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
     };
-    state.step(Mono(12_010), Input::Sample(sample));
-    let snapshot = state.snapshot(Mono(12_010));
+    state.step(Mono::at(12_010), Input::Sample(sample));
+    let snapshot = state.snapshot(Mono::at(12_010));
     let hold = snapshot.tasks.first().unwrap().lock().unwrap().hold.as_ref().unwrap();
     assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
     assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
     let node = snapshot.stores.first().unwrap().nodes.first().unwrap();
     assert_eq!(node.last_success, Some(origin.plus_ms(12_000)));
     let paused = [17_999, 18_000].map(|at| {
-        state.step(Mono(at), Input::Tick);
-        state.snapshot(Mono(at)).tasks.first().unwrap().paused
+        state.step(Mono::at(at), Input::Tick);
+        state.snapshot(Mono::at(at)).tasks.first().unwrap().paused
     });
     assert_eq!(paused, [Some(true), Some(false)], "no page waits for longer than it may");
 }
@@ -785,14 +798,14 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
         announcers: Vec::new(),
         uncovered: 0,
     };
-    let moved = state.step(Mono(1_100), Input::Topology(topology));
+    let moved = state.step(Mono::at(1_100), Input::Topology(topology));
     let kind = NodeNewsKind::Failed { why: Unknown::Connect };
     let failed = state.step(
-        Mono(1_200),
+        Mono::at(1_200),
         Input::Node(NodeNews { epoch: 1, store: redis, node: nodes[0].clone(), kind }),
     );
     assert_eq!((reported.len(), moved.len(), failed.len()), (0, 0, 0));
-    let snapshot = state.snapshot(Mono(1_300));
+    let snapshot = state.snapshot(Mono::at(1_300));
     assert_eq!(snapshot.tasks.first().unwrap().held, None);
     assert!(!snapshot.stores.first().unwrap().nodes.iter().any(|node| *node.address == *nodes[0]));
 }
@@ -806,11 +819,11 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
         let tasks =
             names.map(|name| Arc::new(TaskSpec::new(name, StoreIndex(0), lock(name)))).to_vec();
         state.step(
-            Mono(1_000),
+            Mono::at(1_000),
             Input::Config(Arc::new(WatchSpec { stores: redises, tasks, epoch })),
         );
         shows(&mut state, 1_000, "a:6379", 1_000, "A");
-        let snapshot = state.snapshot(Mono(1_000));
+        let snapshot = state.snapshot(Mono::at(1_000));
         snapshot
             .tasks
             .iter()
@@ -832,7 +845,7 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
         ["other", "main"].map(|name| RedisKind::Standalone.store(name, &["a:6379"])).to_vec();
     let task = TaskSpec::new("outbound", StoreIndex(1), libraries::lock(b"lock", "redisson"));
     state.step(
-        Mono(0),
+        Mono::at(0),
         Input::Config(Arc::new(WatchSpec {
             stores: redises,
             tasks: vec![Arc::new(task)],
@@ -840,7 +853,7 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
         })),
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
-    assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
+    assert_eq!(state.snapshot(Mono::at(1_000)).tasks.first().unwrap().held, None);
 }
 
 /// No answer and no failure arrives any more: the watcher has stopped, and this must raise an
@@ -851,8 +864,8 @@ fn without_any_news_blindness_grows_and_is_reported() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let blind = [10_000, 30_000, 62_000].map(|at| {
-        state.step(Mono(at), Input::Tick);
-        let snapshot = state.snapshot(Mono(at));
+        state.step(Mono::at(at), Input::Tick);
+        let snapshot = state.snapshot(Mono::at(at));
         let view = snapshot.tasks.first().unwrap();
         (view.durations.blind_ms, view.verdict == Verdict::Unknown)
     });
@@ -869,7 +882,7 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
         let claims = ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]);
         let parts = Parts { claims: Some(claims), ..Parts::default() };
         let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), parts);
-        state.step(Mono(at - 1), Input::Tick);
+        state.step(Mono::at(at - 1), Input::Tick);
         let outcome = Outcome::Read {
             attestation: attestation("a", at),
             readings: vec![(TaskIndex(0), reading)],
@@ -890,7 +903,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     for (at, sent, holder) in [(2_000, 2_000, "B"), (2_500, 1_000, "A")] {
         answers(&mut state, at, ("b:6379", "b"), Standing::Witness, sent, holder);
     }
-    let snapshot = state.snapshot(Mono(2_500));
+    let snapshot = state.snapshot(Mono::at(2_500));
     let holders = snapshot
         .tasks
         .first()
@@ -920,7 +933,7 @@ fn what_is_refused_of_single_tasks_is_counted() {
         };
         says(&mut state, at, "a:6379", outcome);
     }
-    let errors = state.snapshot(Mono(2_500)).stores[0].totals.errors;
+    let errors = state.snapshot(Mono::at(2_500)).stores[0].totals.errors;
     let of = |why: Unknown| {
         Unknown::ALL.iter().zip(errors).find(|(it, _)| **it == why).map(|(_, count)| count)
     };

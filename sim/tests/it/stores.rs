@@ -58,7 +58,7 @@ impl World {
         let stores = (0..count).map(store).collect();
         let spec = WatchSpec { stores, tasks: vec![Arc::new(task)], epoch: 1 };
         let mut state = State::new();
-        state.step(Mono(0), Input::Config(Arc::new(spec)));
+        state.step(Mono::at(0), Input::Config(Arc::new(spec)));
         World {
             state,
             servers: vec![Server::default(); usize::from(count)],
@@ -105,7 +105,7 @@ impl World {
                 }
             }
             if phase == 999 {
-                let events = self.state.step(Mono(self.now), Input::Tick);
+                let events = self.state.step(Mono::at(self.now), Input::Tick);
                 self.events.extend(events);
             }
         }
@@ -118,7 +118,7 @@ impl World {
             server.lock = None;
         }
         let late_ms = self.now / INTERVAL_MS * 7 % 5;
-        let clock = |at: u64| ServerTime(at as i64 + AHEAD_MS[store]);
+        let clock = |at: u64| ServerTime::at(at as i64 + AHEAD_MS[store]);
         let lock = match server {
             Server { is_foreign: true, .. } => LockReading::Unknown(Unknown::WrongType),
             Server { lock: None, .. } => LockReading::Free,
@@ -156,15 +156,15 @@ impl World {
             store: StoreIndex(store as u16),
             node: Some("a:6379".into()),
             standing: Standing::Decides,
-            sent: Mono(self.now),
+            sent: Mono::at(self.now),
             took_ms: 6,
             outcome,
         };
-        self.events.extend(self.state.step(Mono(self.now + 6), Input::Sample(sample)));
+        self.events.extend(self.state.step(Mono::at(self.now + 6), Input::Sample(sample)));
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        self.state.snapshot(Mono(self.now))
+        self.state.snapshot(Mono::at(self.now))
     }
 
     fn view(&mut self) -> TaskView {
@@ -196,7 +196,7 @@ impl World {
     }
 
     fn problems(&mut self) -> Vec<Problem> {
-        let (at, view) = (Mono(self.now), self.view());
+        let (at, view) = (Mono::at(self.now), self.view());
         let found = of_task(&view, at, None);
         let positive = found.findings.iter().filter(|(_, finding)| finding.is_positive());
         positive.map(|(problem, _)| *problem).collect()
@@ -520,7 +520,7 @@ fn a_hold_is_lost_with_the_data_of_a_majority() {
         let mut world = World::new(Agreement::Quorum, 3);
         world.passes(2_000).sets("A", &ALL, 60_000).passes(3_000).flushes(flushed).passes(3_000);
         assert_eq!(world.seen(), "stopped nobody began=1 renewed=0 lost=1", "{flushed:?}");
-        let (at, view) = (Mono(world.now), world.view());
+        let (at, view) = (Mono::at(world.now), world.view());
         let events = of_task(&view, at, None).events;
         assert!(events.iter().any(|(problem, _)| *problem == Problem::LockLost), "{flushed:?}");
     }

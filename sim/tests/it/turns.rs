@@ -68,7 +68,7 @@ impl Agent {
     }
 
     fn step(&mut self, at: u64, input: Input) {
-        let events = self.state.step(Mono(at), input);
+        let events = self.state.step(Mono::at(at), input);
         self.events.extend(events.into_iter().map(|Event { kind, .. }| kind));
     }
 
@@ -76,7 +76,7 @@ impl Agent {
     fn reads(&mut self, at: u64, fields: &[(&str, i64)]) -> TaskView {
         let turn = |(name, from): &(&str, i64)| Turn {
             name: name.as_bytes().to_vec(),
-            from: ServerTime(if *from == i64::MIN { 0 } else { EPOCH + from }),
+            from: ServerTime::at(if *from == i64::MIN { 0 } else { EPOCH + from }),
         };
         self.reads_guard(at, TurnReading::Read(fields.iter().map(turn).collect()))
     }
@@ -91,7 +91,7 @@ impl Agent {
         });
         let parts = Parts { switches, ..Parts::default() };
         let reading = TaskReading { guard: GuardReading::Turn(turn), parts };
-        let clock = ServerTime(EPOCH + i64::try_from(at).unwrap() + self.stepped_ms);
+        let clock = ServerTime::at(EPOCH + i64::try_from(at).unwrap() + self.stepped_ms);
         let attestation = Attestation::master(clock, clock);
         self.sample(at, Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] })
     }
@@ -106,13 +106,13 @@ impl Agent {
             store: StoreIndex(0),
             node: Some("a:6379".into()),
             standing: Standing::Decides,
-            sent: Mono(at),
+            sent: Mono::at(at),
             took_ms: self.took_ms,
             outcome,
         };
         let answered = at + self.took_ms;
         self.step(answered, Input::Sample(sample));
-        let snapshot = self.state.snapshot(Mono(answered));
+        let snapshot = self.state.snapshot(Mono::at(answered));
         TaskView::clone(snapshot.tasks.first().unwrap())
     }
 
@@ -165,7 +165,7 @@ fn two_fields_are_a_split_when_both_have_stood_for_a_handover() {
     assert_eq!((view.verdict, view.rule.name), (Verdict::Split, "split_evidence"));
     let parties: Vec<_> = view.splits[0].parties.iter().map(|it| &*it.holder.client).collect();
     assert_eq!(parties, [b"a", b"b"]);
-    let page = task_finding(lockwatch_judge::problems::Problem::Split, &view, Mono(2_501));
+    let page = task_finding(lockwatch_judge::problems::Problem::Split, &view, Mono::at(2_501));
     assert!(page.is_positive(), "{page:?}");
     let over = agent.reads(3_500, &[("b", 1_300)]);
     assert_eq!((over.verdict, agent.count(is_split)), (Verdict::Running, 1));
@@ -299,7 +299,7 @@ fn an_unknown_name_is_reported_once_for_each_time_that_it_appears() {
 fn an_instant_that_is_years_away_is_unknown() {
     for wrong in [EPOCH / 1_000, EPOCH * 1_000] {
         let mut agent = Agent::new(|_, _| {});
-        let turn = Turn { name: b"a".to_vec(), from: ServerTime(wrong) };
+        let turn = Turn { name: b"a".to_vec(), from: ServerTime::at(wrong) };
         let view = agent.reads_guard(1_000, TurnReading::Read(vec![turn]));
         assert_eq!(view.unknown, Some(Unknown::FarInstant));
         let is_it = |kind: &EventKind| {
@@ -322,7 +322,7 @@ fn what_cannot_be_read_changes_nothing_until_it_is_unknown_for_too_long() {
     let failed = agent.fails(12_000);
     assert_eq!((failed.verdict, failed.rule.name), (Verdict::Stalled, "keep_previous"));
     let finding = |view: &TaskView, at| {
-        task_finding(lockwatch_judge::problems::Problem::Stalled, view, Mono(at))
+        task_finding(lockwatch_judge::problems::Problem::Stalled, view, Mono::at(at))
     };
     assert_eq!(finding(&failed, 12_001), Finding::Unknown, "nothing is resolved");
     agent.fails(72_500);

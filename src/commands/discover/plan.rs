@@ -243,7 +243,7 @@ mod tests {
     use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
 
     fn key(key: &[u8], ttl_ms: Option<u64>, content: Content) -> ScannedKey {
-        ScannedKey { key: key.to_vec(), ttl_ms, now: ServerTime(0), content }
+        ScannedKey { key: key.to_vec(), ttl_ms, now: ServerTime::at(0), content }
     }
 
     fn locks(names: impl Iterator<Item = String>) -> Findings {

@@ -145,7 +145,7 @@ impl Schedule {
 
 /// What counts the members of a set, and those whose scores are near, in each unit.
 fn counts(zset: &[u8], now: ServerTime) -> Vec<Command> {
-    let (from, to) = (now.0.saturating_sub(NEAR_MS), now.0.saturating_add(NEAR_MS));
+    let (from, to) = (now.ms().saturating_sub(NEAR_MS), now.ms().saturating_add(NEAR_MS));
     let near = |from: i64, to: i64| command!("ZCOUNT", zset, from.to_string(), to.to_string());
     vec![command!("ZCARD", zset), near(from, to), near(from / 1_000, to / 1_000)]
 }

@@ -242,7 +242,7 @@ fn last_score(members: &Reply) -> Option<&[u8]> {
 /// The server's clock.
 pub(super) async fn time(connection: &Connection) -> Result<ServerTime, Failure> {
     let replies = connection.exec(&[command!("TIME")]).await?;
-    replies.first().map_or(Ok(ServerTime(0)), clock)
+    replies.first().map_or(Ok(ServerTime::at(0)), clock)
 }
 
 fn clock(reply: &Reply) -> Result<ServerTime, Failure> {

@@ -220,7 +220,7 @@ fn is_of_turns(hash: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const NOW: ServerTime = ServerTime(1_764_000_000_000);
+    const NOW: ServerTime = ServerTime::at(1_764_000_000_000);
 
     fn scanned(pairs: &[(&str, &str)]) -> Reply {
         let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());

@@ -72,6 +72,6 @@ fn is_settled(view: &TaskView) -> bool {
     };
     let switches = view.wanted != Wanted::Unknown
         || view.switches_unknown.is_some()
-        || view.switches.is_some();
+        || view.wanting.switches.is_some();
     guard && view.unknown.is_none() && switches && view.judged.is_some()
 }

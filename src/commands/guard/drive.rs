@@ -203,7 +203,7 @@ impl Driver {
             if self.waits.send_if_modified(differs) && waits && self.ready.is_none() {
                 self.ready = self.prepare().ok();
             }
-            let wake = self.guard.next_wake().unwrap_or(Mono(u64::MAX));
+            let wake = self.guard.next_wake().unwrap_or(Mono::MAX);
             alarm.get_ref().set(wake).context("cannot set an alarm")?;
             tokio::select! {
                 gone = end_of(&mut self.script) => self.gone(gone),

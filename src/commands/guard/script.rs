@@ -86,7 +86,7 @@ impl Script {
             let last = until_gone(child, listens, tree).await;
             *end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             // A keeper that stood still reports it late, or not at all.
-            let at = last.at.min(Mono(end.dead_since.load(Ordering::Relaxed)));
+            let at = last.at.min(Mono::at(end.dead_since.load(Ordering::Relaxed)));
             let _guard_ended = sender.send(Ended { at, ..last });
         });
         Ok((script, gone))
@@ -124,7 +124,7 @@ impl Script {
                 if tree.kill(&[keeper]) {
                     end.dead_since.store(u64::MAX, Ordering::Relaxed);
                 } else {
-                    end.dead_since.fetch_min(boot::now().0, Ordering::Relaxed);
+                    end.dead_since.fetch_min(boot::now().ms(), Ordering::Relaxed);
                 }
                 if began.elapsed() >= KEEPER_TAKES {
                     tree.kill(&[]);

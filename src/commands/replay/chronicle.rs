@@ -240,7 +240,10 @@ mod tests {
     use super::*;
 
     fn when(seconds: u64) -> When {
-        When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
+        When {
+            at: Mono::at(seconds * 1000),
+            wall: AgentWall(i64::try_from(seconds).unwrap() * 1000),
+        }
     }
 
     /// A configuration of these Redis servers, with a single task on the first.
@@ -274,8 +277,8 @@ mod tests {
 
     fn read(at: Mono) -> Outcome {
         let attestation = Attestation {
-            clock_offset_ms: -i64::try_from(at.0).unwrap(),
-            ..Attestation::master(ServerTime(0), ServerTime(0))
+            clock_offset_ms: -i64::try_from(at.ms()).unwrap(),
+            ..Attestation::master(ServerTime::at(0), ServerTime::at(0))
         };
         Outcome::Read { attestation, readings: Vec::new() }
     }

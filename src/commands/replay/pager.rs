@@ -163,7 +163,10 @@ mod tests {
     use super::*;
 
     fn when(seconds: u64) -> When {
-        When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
+        When {
+            at: Mono::at(seconds * 1000),
+            wall: AgentWall(i64::try_from(seconds).unwrap() * 1000),
+        }
     }
 
     #[test]

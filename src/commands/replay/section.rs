@@ -57,7 +57,7 @@ impl Section {
             changed: (!changes.is_empty()).then(Chronicle::new),
             set: changes.iter().map(|change| change.text.clone()).collect(),
         };
-        let mut newest = Mono(0);
+        let mut newest = Mono::at(0);
         run.each(|instant, entry| {
             // The state's instants must not go back, whatever a file says.
             newest = newest.max(instant.at);

@@ -30,7 +30,7 @@ impl Story {
         let task = |name: &str| {
             let mut view = free(0);
             Arc::make_mut(&mut view.spec).name = name.into();
-            let moved = Some(lockwatch_judge::time::ServerTime(0));
+            let moved = Some(lockwatch_judge::time::ServerTime::at(0));
             view.progress = Some(Box::new(ProgressView { moved, ..ProgressView::default() }));
             (name.to_owned(), Arc::new(view))
         };
@@ -53,17 +53,17 @@ impl Story {
     /// The progress of a task moved: a pulse.
     fn works(&mut self, name: &str, at: i64) -> &mut Story {
         self.change(name, |view| {
-            let moved = Some(lockwatch_judge::time::ServerTime(at));
+            let moved = Some(lockwatch_judge::time::ServerTime::at(at));
             view.progress = Some(Box::new(ProgressView { moved, ..ProgressView::default() }));
         })
     }
 
     fn snapshot(&mut self) -> Arc<Published> {
         self.sequence += 1;
-        let at = Mono(1_000 * self.sequence);
+        let at = Mono::at(1_000 * self.sequence);
         let tasks = self.tasks.values().cloned().collect();
         let snapshot = Snapshot { at, sequence: self.sequence, tasks, stores: Vec::new() };
-        let wall = AgentWall(1_800_000_000_000 + i64::try_from(at.0).unwrap());
+        let wall = AgentWall(1_800_000_000_000 + i64::try_from(at.ms()).unwrap());
         Arc::new(Published {
             snapshot,
             wall,

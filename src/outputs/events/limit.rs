@@ -89,9 +89,9 @@ mod tests {
         );
         assert_eq!(written(&mut limiter, "acquired", (0..100).map(|n| n.to_string())), 15);
         assert_eq!(written(&mut limiter, "verdict", (0..3).map(|n| n.to_string())), 3);
-        assert_eq!(limiter.roll(Mono(999)), []);
-        assert_eq!(limiter.roll(Mono(1000)), [Suppressed { kind: "acquired", count: 180 }]);
-        assert_eq!(limiter.roll(Mono(3000)), []);
+        assert_eq!(limiter.roll(Mono::at(999)), []);
+        assert_eq!(limiter.roll(Mono::at(1000)), [Suppressed { kind: "acquired", count: 180 }]);
+        assert_eq!(limiter.roll(Mono::at(3000)), []);
         assert_eq!(
             written(&mut limiter, "acquired", (0..100).map(|_| String::from("restless"))),
             5
@@ -103,7 +103,7 @@ mod tests {
         let mut limiter = Limiter::default();
         written(&mut limiter, "verdict", (0..10_000).map(|n| n.to_string()));
         assert_eq!(limiter.kinds["verdict"].subjects.len() as u64, KIND_MAX);
-        assert_eq!(limiter.roll(Mono(5000)), [Suppressed { kind: "verdict", count: 9_980 }]);
+        assert_eq!(limiter.roll(Mono::at(5000)), [Suppressed { kind: "verdict", count: 9_980 }]);
         assert!(limiter.kinds.is_empty());
     }
 }

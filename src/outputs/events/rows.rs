@@ -299,14 +299,14 @@ fn outlived(goes_on: bool) -> &'static str {
 }
 
 fn blocked(until: Option<ServerTime>) -> String {
-    match until.and_then(|until| rfc3339(until.0)) {
+    match until.and_then(|until| rfc3339(until.ms())) {
         Some(end) => format!("nobody else can execute it until {end}"),
         None => "its lock has no known end".to_owned(),
     }
 }
 
 fn stays(until: Option<ServerTime>) -> String {
-    let end = until.and_then(|until| rfc3339(until.0));
+    let end = until.and_then(|until| rfc3339(until.ms()));
     end.map_or("with no known end".to_owned(), |end| format!("until {end}"))
 }
 

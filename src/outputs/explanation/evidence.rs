@@ -77,7 +77,8 @@ fn part(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evi
 
 fn switches(seen: Seen<'_>) -> String {
     let view = seen.view;
-    let Some(switches) = view.switches.as_ref().filter(|switches| !switches.is_empty()) else {
+    let Some(switches) = view.wanting.switches.as_ref().filter(|switches| !switches.is_empty())
+    else {
         return wanted_line(seen);
     };
     let word = |switch: &lockwatch_judge::snapshot::SwitchView| {
@@ -88,7 +89,8 @@ fn switches(seen: Seen<'_>) -> String {
         };
         Cow::Owned(format!("{} {state}", user_name(&view.spec, &switch.user)))
     };
-    let lost = list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
+    let lost =
+        list(view.wanting.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
     let lost = if lost.is_empty() { lost } else { format!("; lost: {lost}") };
     format!("{}{lost}", list(switches.iter().map(word), NAMED_MAX))
 }
@@ -119,11 +121,11 @@ fn claims(view: &TaskView) -> String {
 }
 
 fn hosts(seen: Seen<'_>) -> String {
-    let holders = seen.view.hold().map(|hold| &*hold.holders).unwrap_or_default();
-    let known = holders.iter().filter(|(_, host)| host.is_some());
-    let known: Vec<Cow<'_, str>> =
-        known.map(|(holder, host)| named(holder, host.as_deref())).collect();
-    match (known.is_empty(), holders.is_empty()) {
+    let hold = seen.view.hold();
+    let holders = hold.into_iter().flat_map(|hold| hold.holders.iter());
+    let known = holders.filter(|(_, host)| host.is_some());
+    let known: Vec<Cow<'_, str>> = known.map(|(holder, host)| named(holder, host)).collect();
+    match (known.is_empty(), hold.is_none_or(|hold| hold.holders.iter().len() == 0)) {
         (false, _) => list(known.into_iter(), NAMED_MAX),
         (true, true) => "nobody holds the lock".to_owned(),
         (true, false) => "the holder's host is not known".to_owned(),

@@ -20,7 +20,7 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
     let view = seen.view;
     let says = match (view.held, &lock.hold) {
         (Some(true), Some(hold)) => {
-            let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
+            let holders = hold.holders.iter().map(|(holder, host)| named(holder, host));
             let deadline = match (hold.deadline, hold.persistent) {
                 (Some(at), _) => format!(", until {} of the server's clock", server(at)),
                 (None, Some(true)) => ", without any TTL".to_owned(),
@@ -157,7 +157,7 @@ fn held_line(seen: Seen<'_>) -> String {
         // The first reading of a free lock after a hold must be confirmed.
         return format!("The lock was held; the newest reading was {}.", seen.newest());
     };
-    let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
+    let holders = hold.holders.iter().map(|(holder, host)| named(holder, host));
     let holders = none_or(list(holders, DECIDING_MAX));
     let since = if seen.is_once() {
         String::new()

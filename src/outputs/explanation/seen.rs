@@ -84,5 +84,5 @@ pub(super) fn span(ms: u64) -> String {
 
 /// An instant of a server's clock, for people.
 pub(super) fn server(at: ServerTime) -> String {
-    rfc3339(at.0).unwrap_or_else(|| "an instant beyond the calendar".to_owned())
+    rfc3339(at.ms()).unwrap_or_else(|| "an instant beyond the calendar".to_owned())
 }

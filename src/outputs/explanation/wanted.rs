@@ -17,16 +17,18 @@ pub(super) const NAMED_MAX: usize = 12;
 pub(super) fn wanted_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     let users = |on: bool| {
-        let switches = if is_counted(view) { None } else { view.switches.as_deref() };
+        let switches = if is_counted(view) { None } else { view.wanting.switches.as_deref() };
         let users: Vec<&SwitchView> =
             switches.unwrap_or_default().iter().filter(|switch| switch.on == Some(on)).collect();
         list(users.iter().map(|switch| user_name(&view.spec, &switch.user)), NAMED_MAX)
     };
     let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
     match (view.wanted, source) {
-        (Wanted::Yes, _) if !view.lost_users.is_empty() => {
-            let lost =
-                list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
+        (Wanted::Yes, _) if !view.wanting.lost_users.is_empty() => {
+            let lost = list(
+                view.wanting.lost_users.iter().map(|user| user_name(&view.spec, user)),
+                NAMED_MAX,
+            );
             format!(
                 "Wanted: the switches of {lost} were on when Redis lost them, and stay in force \
                  until one is written."
@@ -35,7 +37,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
         (Wanted::Yes, Some(WantedSource::Always)) => {
             "Wanted at all times (`wanted: always`).".to_owned()
         }
-        (Wanted::Yes, _) => match (users(true), view.wanting_users) {
+        (Wanted::Yes, _) => match (users(true), view.wanting.users) {
             (named, _) if !named.is_empty() => format!("Wanted by {named}."),
             (_, Some(1)) => "Wanted by 1 user.".to_owned(),
             (_, Some(count)) => format!("Wanted by {count} users."),
@@ -47,7 +49,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
         (Wanted::No, Some(WantedSource::Never)) => {
             "Wanted at no time (`wanted: never`).".to_owned()
         }
-        (Wanted::No, _) => match (users(false), &view.switches) {
+        (Wanted::No, _) => match (users(false), &view.wanting.switches) {
             (named, _) if !named.is_empty() => {
                 format!("Wanted by nobody: the switches of {named} are off.")
             }
@@ -62,7 +64,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
         (Wanted::Unknown, _) => match view.switches_unknown {
             Some(why) => unknown_line("Whether users want it", Some(why), view.words(why)),
             None => {
-                let switches = view.switches.as_deref().unwrap_or_default();
+                let switches = view.wanting.switches.as_deref().unwrap_or_default();
                 let odd: Vec<&SwitchView> =
                     switches.iter().filter(|switch| switch.on.is_none()).collect();
                 match list(odd.iter().map(|switch| user_name(&view.spec, &switch.user)), NAMED_MAX)

@@ -41,7 +41,6 @@ fn shows(view: &TaskView, text: &str) -> bool {
     contains(&view.spec.name)
         || contains(&escape(view.spec.kind.key()))
         || holders.into_iter().any(|(holder, host)| {
-            contains(&holder_label(holder))
-                || host.as_ref().is_some_and(|host| contains(&escape(host)))
+            contains(&holder_label(holder)) || host.is_some_and(|host| contains(&escape(host)))
         })
 }

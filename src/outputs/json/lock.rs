@@ -45,7 +45,7 @@ fn shows(published: &Published, shows: &view::StoreShows) -> StoreShows {
 fn hold(published: &Published, view: &TaskView, hold: &HoldView) -> Hold {
     Hold {
         mode: hold.mode.name().into(),
-        holders: holders(&hold.holders),
+        holders: holders(hold.holders.iter()),
         ghosts: hold.ghosts,
         acquired: server(hold.acquired),
         held_seconds: Seconds(hold.held_ms),
@@ -61,8 +61,10 @@ fn hold(published: &Published, view: &TaskView, hold: &HoldView) -> Hold {
 }
 
 /// Holders and their hosts.
-pub(super) fn holders(holders: &[(reading::Holder, Option<Vec<u8>>)]) -> Vec<Holder> {
-    holders.iter().map(|(own, host)| holder(own, host.as_deref())).collect()
+pub(super) fn holders<'a>(
+    holders: impl Iterator<Item = (&'a reading::Holder, Option<&'a [u8]>)>,
+) -> Vec<Holder> {
+    holders.map(|(own, host)| holder(own, host)).collect()
 }
 
 fn holder(holder: &reading::Holder, host: Option<&[u8]>) -> Holder {

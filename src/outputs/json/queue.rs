@@ -63,7 +63,7 @@ fn member(member: &MemberView) -> Member {
 
 fn execution(execution: &ExecutionView) -> Execution {
     Execution {
-        holders: holders(&execution.holders),
+        holders: holders(execution.holders.iter().map(|(own, host)| (own, host.as_deref()))),
         until: server(execution.until),
         dead: execution.is_dead,
     }

@@ -61,14 +61,19 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
 /// What a row of a table describes of a task. A page with thousands of rows makes nothing else.
 pub(in crate::outputs) fn row(published: &Published, view: &TaskView) -> Task {
     let spec = &view.spec;
-    let switches = view.switches.as_ref();
+    let switches = view.wanting.switches.as_ref();
     Task {
         reason: sentence(view).into(),
         wanted: view.wanted.name().into(),
-        wanting_users: view.wanting_users,
+        wanting_users: view.wanting.users,
         counted: is_counted(view),
         switches: switches.map(|all| all.iter().map(|own| switch(spec, own)).collect()),
-        lost_users: view.lost_users.iter().map(|user| user_name(spec, user).into()).collect(),
+        lost_users: view
+            .wanting
+            .lost_users
+            .iter()
+            .map(|user| user_name(spec, user).into())
+            .collect(),
         lock: view.lock().map(|own| lock::lock(published, view, own)),
         turn: view.turn().map(|own| turn::turn(view, own)),
         queue: view.queue().map(|own| queue::figures(view, own)),

@@ -19,7 +19,7 @@ pub(super) fn agent(published: &Published, at: Mono) -> At {
 }
 
 pub(super) fn server(at: impl Into<Option<ServerTime>>) -> At {
-    At(at.into().map(|at| at.0))
+    At(at.into().map(|at| at.ms()))
 }
 
 pub(super) fn counts<const N: usize>(names: [&'static str; N], counts: [u64; N]) -> Vec<Count> {

@@ -26,7 +26,7 @@ pub(super) fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     let Some(hold) = hold(task) else { return };
     let mut seen = Vec::new();
     for (holder, host) in hold.holders.iter().filter(|(holder, _)| holder.is_identified()) {
-        let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
+        let labels = (holder_label(holder), escape(host.unwrap_or_default()));
         if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
             emit(&[("holder", &labels.0), ("holder_host", &labels.1)], Number::Count(1));
             seen.push(labels);

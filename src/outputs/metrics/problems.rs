@@ -101,7 +101,7 @@ pub(super) fn last_holder(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
         if !shown.contains(&labels) {
             emit(
                 &[("holder", &labels.0), ("holder_host", &labels.1)],
-                Number::SignedMs(last.seen.0),
+                Number::SignedMs(last.seen.ms()),
             );
             shown.push(labels);
         }
@@ -129,7 +129,7 @@ pub(super) fn run_watched(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
 /// How many users want the task, once this process saw their switches.
 pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
     if task.switch_key_seen != Some(false)
-        && let Some(users) = task.wanting_users
+        && let Some(users) = task.wanting.users
     {
         let labels = labels(task);
         let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, &**value)).collect();

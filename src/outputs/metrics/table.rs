@@ -45,7 +45,7 @@ fn flag(value: bool) -> Number {
 }
 
 fn instant(time: ServerTime) -> Number {
-    SignedMs(time.0)
+    SignedMs(time.ms())
 }
 
 fn length<T>(items: &[T]) -> Number {
@@ -198,6 +198,10 @@ fn ttl(task: &TaskView) -> Option<Number> {
 fn waiters(task: &TaskView) -> Option<Number> {
     let shows = task.spec.needs_standby() || task.spec.full_metrics;
     task.lock()?.waiters.filter(|_| shows).map(|waiters| Count(waiters.into()))
+}
+
+fn holders(hold: &HoldView) -> Number {
+    Count(hold.holders.iter().len() as u64)
 }
 
 /// How often the holder came back into the lock that it held already; of several holders the most.
@@ -580,7 +584,7 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_task_switches",
         help: "Switches that exist, on or off; absent when unknown, or of a key with too many to \
             read them all.",
-        source: OfFullTask(Gauge(|t| t.switches.as_deref().map(length))) },
+        source: OfFullTask(Gauge(|t| t.wanting.switches.as_deref().map(length))) },
     Metric { name: "lockwatch_task_switch_key_seen",
         help: "0 as long as the key of the switches was never seen to exist; absent when there is \
             none to see.",
@@ -630,7 +634,7 @@ pub static TABLE: &[Metric] = &[
         source: OfFullTask(Histogram(|t| &t.totals.rare.outages)) },
     Metric { name: "lockwatch_lock_holders",
         help: "Holders of the lock; 0 when free, absent when unknown.",
-        source: OfFullTask(Gauge(|t| or_zero_when_free(t, |hold| length(&hold.holders)))) },
+        source: OfFullTask(Gauge(|t| or_zero_when_free(t, holders))) },
     Metric { name: "lockwatch_lock_reentries",
         help: "How often the holder entered the lock again while holding it; absent where the \
             library does not count.",

@@ -196,7 +196,7 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    const NOW: When = When { at: Mono(0), wall: AgentWall(0), unscraped: None };
+    const NOW: When = When { at: Mono::at(0), wall: AgentWall(0), unscraped: None };
     const HOSTILE: [&str; 6] = ["", "plain", "a\"b\\c\nd", "\\\\\"", "\u{e9}\u{202e}\u{0}", "\n"];
 
     #[test]

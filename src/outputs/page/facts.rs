@@ -81,7 +81,7 @@ pub(super) fn write_line<'a>(
             Part::Since(at) => markup.since(Moment::at(published, *at)),
             Part::Ago(at) => markup.ago(Moment::at(published, *at)),
             Part::Server(at) => {
-                let at = ServerTime(at.0.unwrap_or_default());
+                let at = ServerTime::at(at.0.unwrap_or_default());
                 markup.html(&from_now(published, on_agents_clock(published, view, at)))
             }
             Part::Lease { .. } => markup.lease(),

@@ -24,8 +24,12 @@ pub(super) fn holder(client: &str) -> Holder {
 
 /// The published snapshot at an instant.
 pub(super) fn published(at: u64) -> Published {
-    let snapshot =
-        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), stores: Vec::new() };
+    let snapshot = Snapshot {
+        at: Mono::at(at),
+        sequence: at,
+        tasks: TaskViews::default(),
+        stores: Vec::new(),
+    };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now(), patterns: std::sync::Arc::default() }
 }
@@ -46,21 +50,19 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         store: "main".into(),
         verdict: Verdict::Stopped,
         rule: rule("free_unset"),
-        verdict_since: Mono(0),
+        verdict_since: Mono::at(0),
         judged: None,
         wanted: Wanted::Unset,
-        switches: None,
-        wanting_users: None,
+        wanting: Seldom::default(),
         switch_key_seen: None,
         key_seen: true,
-        lost_users: Seldom::default(),
         switches_unknown: None,
         held: Some(false),
         unknown: None,
         said: None,
         refuses_writes: None,
         node: Some("a:1".into()),
-        last_reading: Some(Mono(read_at)),
+        last_reading: Some(Mono::at(read_at)),
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         progress: None,
         live_claims: Seldom::default(),
@@ -79,7 +81,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
 pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskView {
     let hold = HoldView {
         mode: Mode::Exclusive,
-        holders: [(holder(client), None)].into(),
+        holders: [(holder(client), None)].into_iter().collect(),
         ghosts: 0,
         acquired: None,
         held_ms: read_at - since,

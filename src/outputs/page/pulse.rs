@@ -65,7 +65,7 @@ pub(super) fn on_agents_clock(
     let offset_ms = store
         .and_then(|store| store.nodes.iter().find(is_its)?.clock_offset_ms)
         .unwrap_or_default();
-    AgentWall(instant.0.saturating_sub(offset_ms))
+    AgentWall(instant.ms().saturating_sub(offset_ms))
 }
 
 /// The hold, if the lock is held according to the newest reading.

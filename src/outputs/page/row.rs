@@ -176,11 +176,11 @@ fn write_holders(markup: &mut Markup, view: &TaskView, task: &Task) {
         hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
     let mut parts = Vec::new();
     if let Some(hold) = hold {
-        for (position, holder) in hold.holders.iter().take(NAMED_MAX).enumerate() {
+        for (position, (holder, host)) in hold.holders.iter().take(NAMED_MAX).enumerate() {
             markup.html(if position > 0 { " " } else { "" });
-            write_holder(markup, holder);
+            write_holder(markup, holder, host);
         }
-        let unnamed = hold.holders.len().saturating_sub(NAMED_MAX);
+        let unnamed = hold.holders.iter().len().saturating_sub(NAMED_MAX);
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.extend(task.hold().map(describe::mode));
     }
@@ -202,7 +202,7 @@ fn write_holders(markup: &mut Markup, view: &TaskView, task: &Task) {
 }
 
 /// A known host is more useful to people than the id, which then takes at most one line.
-fn write_holder(markup: &mut Markup, (holder, host): &(Holder, Option<Vec<u8>>)) {
+fn write_holder(markup: &mut Markup, holder: &Holder, host: Option<&[u8]>) {
     match host {
         Some(host) => {
             markup.html("<span>").text(&escape(host)).html(" <small class=\"id\">");
@@ -242,7 +242,7 @@ mod tests {
             (free(50_000), free(51_003)),
             (TaskView { held: None, ..free(50_000) }, TaskView { held: None, ..free(50_000) }),
         ] {
-            let past = Some(Past { at: Mono(40_000), ms: 700 });
+            let past = Some(Past { at: Mono::at(40_000), ms: 700 });
             let [first, again] = [first, again].map(|mut view: TaskView| {
                 Arc::make_mut(&mut view.totals).rare.last_handover = past;
                 view
@@ -304,18 +304,18 @@ mod tests {
         let base = held("a", 1_000, 50_000, 20_000);
         let changed: [fn(&mut TaskView); 8] = [
             |view| view.verdict = Verdict::Stalled,
-            |view| view.verdict_since = Mono(7),
-            |view| view.lost_users = [b"anna".to_vec()].into(),
+            |view| view.verdict_since = Mono::at(7),
+            |view| view.wanting.lost_users = [b"anna".to_vec()].into(),
             |view| view.paused = Some(true),
             |view| {
                 view.lock_mut().unwrap().hold.as_mut().unwrap().holders =
-                    [(holder("a"), None), (holder("b"), None)].into()
+                    [(holder("a"), None), (holder("b"), None)].into_iter().collect()
             },
             |view| view.lock_mut().unwrap().hold.as_mut().unwrap().held_ms += 5_000,
             |view| view.lock_mut().unwrap().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| {
                 Arc::make_mut(&mut view.totals).rare.last_outage =
-                    Some(Past { at: Mono(1), ms: 31_000 });
+                    Some(Past { at: Mono::at(1), ms: 31_000 });
             },
         ];
         for change in changed {

@@ -125,9 +125,8 @@ fn write_timeline(
     let timeline =
         timeline(view, events.iter().map(|kept| &kept.event), published.snapshot.at, window_ms);
     let holders = view.hold().into_iter().flat_map(|hold| hold.holders.iter());
-    let hosts = holders
-        .filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?)))
-        .collect();
+    let hosts =
+        holders.filter_map(|(holder, host)| Some((holder.client.as_slice(), host?))).collect();
     let scale = Scale { wall: published.wall, hosts };
     html.push_str(
         "<section aria-labelledby=\"timeline\"><h2 id=\"timeline\">Timeline</h2><nav \

@@ -104,7 +104,7 @@ pub(super) fn timeline<'a>(
 }
 
 fn instant(mono: Mono) -> Instant {
-    signed(mono.0)
+    signed(mono.ms())
 }
 
 fn signed(ms: u64) -> i64 {

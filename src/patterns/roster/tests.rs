@@ -30,14 +30,14 @@ const MINUTE: u64 = 60_000;
 fn play(lock: &str, rows: &[Row]) {
     let mut roster = roster(lock);
     for Row(minute, keys, whole, used, watched, left_out) in rows {
-        let at = Mono(minute * MINUTE);
+        let at = Mono::at(minute * MINUTE);
         roster.begin(at);
         for key in *keys {
             roster.see(key.as_bytes(), at);
         }
         let is_used = |task: &TaskSpec| used.contains(&&*String::from_utf8_lossy(task.kind.key()));
         match whole {
-            true => drop(roster.end(Mono(at.0 + 1), AgentWall(0), is_used)),
+            true => drop(roster.end(Mono::at(at.ms() + 1), AgentWall(0), is_used)),
             false => roster.fail("the server is gone".into()),
         }
         let keys: Vec<_> =
@@ -84,12 +84,12 @@ fn a_scan_that_was_cut_short_ends_no_series() {
 #[test]
 fn a_long_pass_keeps_what_it_saw() {
     let mut roster = roster("match: 'r:*', library: string");
-    roster.begin(Mono(0));
-    roster.see(b"r:1", Mono(1));
-    let ended = roster.end(Mono(60 * MINUTE), AgentWall(0), |_| false);
+    roster.begin(Mono::at(0));
+    roster.see(b"r:1", Mono::at(1));
+    let ended = roster.end(Mono::at(60 * MINUTE), AgentWall(0), |_| false);
     assert!(!ended && names(&roster) == ["reports/r:1"]);
-    roster.begin(Mono(61 * MINUTE));
-    assert!(roster.end(Mono(62 * MINUTE), AgentWall(0), |_| false));
+    roster.begin(Mono::at(61 * MINUTE));
+    assert!(roster.end(Mono::at(62 * MINUTE), AgentWall(0), |_| false));
     assert_eq!(names(&roster), [""; 0]);
 }
 
@@ -112,7 +112,7 @@ fn what_is_no_lock_of_the_pattern_is_neither_watched_nor_counted() {
     let mut reserved = BTreeSet::new();
     reserved.insert(b"lock:named".to_vec());
     let mut roster = Roster::new(pattern("match: 'lock*', library: string"), reserved);
-    roster.begin(Mono(0));
+    roster.begin(Mono::at(0));
     for (key, found) in [
         ("lock:named", Found::NotMeant),
         ("lock-signal:nightly", Found::NotMeant),
@@ -121,9 +121,9 @@ fn what_is_no_lock_of_the_pattern_is_neither_watched_nor_counted() {
         ("", Found::LeftOut),
         (&"lock".repeat(300), Found::LeftOut),
     ] {
-        assert_eq!(roster.see(key.as_bytes(), Mono(1)), found, "{key}");
+        assert_eq!(roster.see(key.as_bytes(), Mono::at(1)), found, "{key}");
     }
-    roster.end(Mono(2), AgentWall(7), |_| false);
+    roster.end(Mono::at(2), AgentWall(7), |_| false);
     assert_eq!(roster.complete, Some(Complete { at: AgentWall(7), left_out: 2 }));
     let mut redisson = self::roster("match: '*job*'");
     for (key, found) in [
@@ -132,7 +132,7 @@ fn what_is_no_lock_of_the_pattern_is_neither_watched_nor_counted() {
         ("redisson_lock_timeout:{job:1}", Found::NotMeant),
         ("redisson_lock_token:{job:1}", Found::NotMeant),
     ] {
-        assert_eq!(redisson.see(key.as_bytes(), Mono(1)), found, "{key}");
+        assert_eq!(redisson.see(key.as_bytes(), Mono::at(1)), found, "{key}");
     }
 }
 
@@ -144,7 +144,7 @@ fn names_are_printable_bounded_and_different() {
     let longer = [b"x".repeat(1_000), b"2".to_vec()].concat();
     let keys: [&[u8]; 7] = [b"r:1", b"a\nb", b"a\x00b", b"\xff", b"\xfe", &long, &longer];
     for key in keys {
-        assert_eq!(roster.see(key, Mono(1)), Found::New);
+        assert_eq!(roster.see(key, Mono::at(1)), Found::New);
     }
     let names = names(&roster);
     let different: BTreeSet<&String> = names.iter().collect();
@@ -158,11 +158,11 @@ fn names_are_printable_bounded_and_different() {
 #[test]
 fn another_configuration_keeps_the_keys_that_it_still_means() {
     let mut before = roster("match: 'r:*', library: string");
-    before.begin(Mono(0));
+    before.begin(Mono::at(0));
     for key in ["r:1", "r:2", "r:3"] {
-        before.see(key.as_bytes(), Mono(1));
+        before.see(key.as_bytes(), Mono::at(1));
     }
-    before.end(Mono(2), AgentWall(0), |_| false);
+    before.end(Mono::at(2), AgentWall(0), |_| false);
     let first = Arc::clone(before.tasks().next().unwrap());
     let same = before.configured(pattern("match: 'r:*', library: string"), BTreeSet::new());
     assert!(Arc::ptr_eq(&first, same.tasks().next().unwrap()), "one copy of what stays");

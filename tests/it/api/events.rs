@@ -27,9 +27,9 @@ impl Server {
     }
 
     fn keep(&self, subject: Subject, kind: EventKind) {
-        let server_time = Some(ServerTime(1_800_000_000_000));
+        let server_time = Some(ServerTime::at(1_800_000_000_000));
         let event = Event {
-            at: Mono(NOW.0 - 250),
+            at: Mono::at(NOW.ms() - 250),
             server_time,
             subject,
             node: Some("10.0.0.5:6379".into()),

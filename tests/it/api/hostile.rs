@@ -73,9 +73,9 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
     view.store = name(bytes).into();
     view.node = Some(name(bytes).into());
     view.lock_mut().unwrap().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
-    view.switches =
+    view.wanting.switches =
         Some([SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }].into());
-    view.lost_users = [bytes.to_vec()].into();
+    view.wanting.lost_users = [bytes.to_vec()].into();
     view.live_claims = [holder(bytes)].into();
     let parties = vec![Party {
         holder: holder(bytes),
@@ -103,7 +103,7 @@ fn hostile_events(bytes: &[u8]) -> Vec<Event> {
     ];
     let subject = Subject::Task(full_task(&name(bytes)).spec);
     let event = |kind| Event {
-        at: Mono(NOW.0 - 1),
+        at: Mono::at(NOW.ms() - 1),
         server_time: None,
         subject: subject.clone(),
         node: Some(name(bytes).into()),

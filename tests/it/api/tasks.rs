@@ -240,17 +240,17 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         splits: [SplitView {
             kind: SplitKind::Masters,
             parties,
-            since: Mono(NOW.0 - 2_000),
+            since: Mono::at(NOW.ms() - 2_000),
             lasted_ms: 1_500,
         }]
         .into(),
         ..full_task("outbound")
     };
     let rare = &mut Arc::make_mut(&mut view.totals).rare;
-    rare.last_handover = Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 });
-    rare.last_outage = Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 });
+    rare.last_handover = Some(Past { at: Mono::at(NOW.ms() - 61_123), ms: 400 });
+    rare.last_outage = Some(Past { at: Mono::at(NOW.ms() - 600_123), ms: 33_000 });
     view.lock_mut().unwrap().renewals =
-        [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into_iter().collect();
+        [Mono::at(NOW.ms() - 20_123), Mono::at(NOW.ms() - 10_123)].into_iter().collect();
     let split = reported(view).await;
     let judged = json!({
         "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "down_goes_on": false, "stale": true,

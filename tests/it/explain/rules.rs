@@ -8,7 +8,6 @@ use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explana
 use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::{Problem, of_task};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::seldom::Seldom;
 use lockwatch_judge::snapshot::{
     Judged, KindView, NodeView, Over, PeriodicRun, Rare, RunsView, ShortHolds, SplitView,
     SwitchView, Taken, TaskView, TurnView,
@@ -30,8 +29,8 @@ const CLIENT: &[u8] = b"3f2b9c1e-client";
 
 /// Leaves only these switches.
 fn only(view: &mut TaskView, keep: fn(&SwitchView) -> bool) {
-    let switches = view.switches.take().into_iter().flatten();
-    view.switches = Some(switches.filter(keep).collect());
+    let switches = view.wanting.switches.take().into_iter().flatten();
+    view.wanting.switches = Some(switches.filter(keep).collect());
 }
 
 /// The names of all rules.
@@ -67,7 +66,7 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
     let free = LockFacts { lock: LockFact::Free, ..facts };
     let unknown = LockFacts { lock: LockFact::Unknown, ..facts };
     let mut view = full_task("outbound");
-    view.lost_users = Seldom::default();
+    view.wanting.lost_users = Vec::new();
     let mut previous = None;
     let (facts, pieces) = match rule {
         "split_evidence" => {
@@ -80,7 +79,7 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
             view.splits = [SplitView {
                 kind: SplitKind::Masters,
                 parties,
-                since: Mono(NOW.0 - 7_000),
+                since: Mono::at(NOW.ms() - 7_000),
                 lasted_ms: 6_500,
             }]
             .into();
@@ -109,7 +108,8 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
             (LockFacts { blind: true, ..unknown }, [pieces, more].concat())
         }
         "wanted_blind" => {
-            (view.wanted, view.switches, view.wanting_users) = (Wanted::Unknown, None, None);
+            (view.wanted, view.wanting.switches, view.wanting.users) =
+                (Wanted::Unknown, None, None);
             (view.held, view.lock_mut().unwrap().hold, view.switches_unknown) =
                 (Some(false), None, Some(Unknown::WrongType));
             view.durations.blind_ms = 61_000;
@@ -226,7 +226,7 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
             view.wanted = Wanted::No;
             (view.held, view.lock_mut().unwrap().hold, view.lock_mut().unwrap().fact) =
                 (Some(false), None, LockFact::Free);
-            view.switches = Some(Box::default());
+            view.wanting.switches = Some(Box::default());
             (
                 LockFacts { wanted: Wanted::No, ..free },
                 vec!["The lock is free, confirmed", "there is no switch"],
@@ -259,8 +259,8 @@ fn is_of_runs(rule: &str) -> bool {
 fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
     let run = |over| PeriodicRun {
         by: Vec::new(),
-        began: Some(Mono(NOW.0 - 60_000)),
-        began_at: Some(ServerTime(1_800_000_000_000)),
+        began: Some(Mono::at(NOW.ms() - 60_000)),
+        began_at: Some(ServerTime::at(1_800_000_000_000)),
         over,
     };
     let over = Some(Over { end: Some(End::EndedEarly), lasted_ms: Some(20_000) });
@@ -268,8 +268,8 @@ fn runs_case(rule: &str) -> (TaskView, Vec<&'static str>) {
         fact: RunFact::Over,
         present: None,
         last: Some(Arc::new(run(over))),
-        began: Some(Mono(NOW.0 - 60_000)),
-        watched: Some(Mono(0)..Mono(NOW.0 + 3_000)),
+        began: Some(Mono::at(NOW.ms() - 60_000)),
+        watched: Some(Mono::at(0)..Mono::at(NOW.ms() + 3_000)),
         awaited_ms: 60_000,
         late_ms: 0,
         may_have_run: false,
@@ -333,7 +333,7 @@ fn turn_case(rule: &str) -> (TaskView, Vec<&'static str>) {
     let mut turn = TurnView {
         fact: TurnFact::Somebody,
         name: Some(b"a".to_vec()),
-        from: Some(ServerTime(1_800_000_000_000)),
+        from: Some(ServerTime::at(1_800_000_000_000)),
         fields: Some(1),
         late_ms: 0,
         taken: [("a", 3), ("b", 2)].map(|(name, turns)| Taken { name: name.into(), turns }).into(),
@@ -621,7 +621,7 @@ fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
 #[test]
 fn each_page_that_fires_is_listed() {
     let (mut view, _) = case("held_wanted");
-    let ago = |ms: u64| Some(Mono(NOW.0 - ms));
+    let ago = |ms: u64| Some(Mono::at(NOW.ms() - ms));
     let rare = Rare { lock_lost: ago(61_500), split: ago(30_000), ..Rare::default() };
     view.grounds.rare = Some(Arc::new(rare));
     let problems = of_task(&view, NOW, None);

@@ -89,7 +89,7 @@ fn a_deadline_counts_from_before_the_lock_was_asked_for() {
     // It asks when the other hold ends, and is answered when the pause is over.
     server.cli(&["pexpire", LOCK, "1500"]);
     let pause_ms = 2_200;
-    let answered_ms = boot::now().0 + pause_ms;
+    let answered_ms = boot::now().ms() + pause_ms;
     server.cli(&["client", "pause", &pause_ms.to_string(), "write"]);
     let dead_by_ms: u64 = until("the script knows its deadline", || {
         fs::read_to_string(scene.path("log.deadline")).ok()?.trim().parse().ok()

@@ -30,7 +30,7 @@ fn first_end(scripts: &[i32]) -> Mono {
         let variables = fs::read_to_string(format!("/proc/{pid}/environ")).ok()?;
         let mut variables = variables.split('\0');
         let dead_by = variables.find_map(|one| one.strip_prefix("LOCKWATCH_DEADLINE_BOOT_MS="))?;
-        Some(Mono(dead_by.parse().ok()?).plus_ms(MARGIN_MS))
+        Some(Mono::at(dead_by.parse().ok()?).plus_ms(MARGIN_MS))
     };
     scripts.iter().find_map(of).unwrap()
 }

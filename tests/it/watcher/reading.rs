@@ -474,7 +474,7 @@ async fn an_engine_that_is_gone_ends_the_watcher() {
     let bench = Bench::start(config(free_port()), 1);
     drop(bench.inputs);
     timeout(PATIENCE, bench.watcher).await.expect("the watcher ends").unwrap();
-    assert!(bench.clock.now() < Mono(10_000));
+    assert!(bench.clock.now() < Mono::at(10_000));
 }
 
 #[tokio::test]

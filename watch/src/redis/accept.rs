@@ -154,7 +154,7 @@ pub fn witness(
     if info.as_ref().is_some_and(|info| info.loading) {
         return Err(Unknown::Loading);
     }
-    let halfway_server = first.0.saturating_add(last.since_ms(first) / 2);
+    let halfway_server = first.ms().saturating_add(last.since_ms(first) / 2);
     let halfway_agent = timing.sent_wall.0.saturating_add(i64::try_from(took_ms / 2).unwrap_or(0));
     Ok(Attestation {
         first,
@@ -199,7 +199,7 @@ pub fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
             let (Some(seconds), Some(micros)) = (seconds.as_int(), micros.as_int()) else {
                 return Err(Unknown::Protocol);
             };
-            Ok(ServerTime(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
+            Ok(ServerTime::at(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
         }
         _ => Err(Unknown::Protocol),
     }
@@ -417,8 +417,8 @@ mod tests {
 
     fn timing(took_ms: u64) -> Timing {
         Timing {
-            sent: Mono(5_000),
-            received: Mono(5_000 + took_ms),
+            sent: Mono::at(5_000),
+            received: Mono::at(5_000 + took_ms),
             sent_wall: AgentWall(10_000),
             timeout_ms: 3_000,
         }
@@ -444,7 +444,7 @@ mod tests {
             attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &good_footer()).unwrap();
         assert_eq!(
             (attestation.first, attestation.last, attestation.role_verified),
-            (ServerTime(12_340), ServerTime(12_345), true)
+            (ServerTime::at(12_340), ServerTime::at(12_345), true)
         );
         assert_eq!(attestation.clock_offset_ms, 12_342 - 10_002);
         let generation = attestation.generation.unwrap();

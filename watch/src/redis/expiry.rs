@@ -55,7 +55,7 @@ impl Expiry {
     /// The same where the value is known to be there, to the millisecond.
     pub(crate) fn deadline(self) -> Deadline {
         match self {
-            Expiry::At(at) => Deadline::At(ServerTime(at)),
+            Expiry::At(at) => Deadline::At(ServerTime::at(at)),
             Expiry::Never => Deadline::Never,
             Expiry::Absent | Expiry::Reckoned { .. } => Deadline::Torn,
         }
@@ -87,7 +87,7 @@ pub(crate) fn take(caps: Caps, replies: &mut Replies<'_>) -> Result<Expiry, Unkn
     };
     match (replies.next(), now) {
         (Reply::Int(left), Some(now)) if *left >= 0 => {
-            Ok(Expiry::Reckoned { now, at: now.0.saturating_add(*left).min(LAST_DEADLINE_MS) })
+            Ok(Expiry::Reckoned { now, at: now.ms().saturating_add(*left).min(LAST_DEADLINE_MS) })
         }
         (reply, _) => of(reply),
     }

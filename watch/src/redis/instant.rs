@@ -8,13 +8,13 @@ const PLAUSIBLE_S: core::ops::Range<i64> = 1_000_000_000..4_000_000_000;
 
 /// Unix seconds, perhaps with a fraction, or RFC 3339.
 pub(super) fn seconds_or_rfc3339(text: &[u8]) -> Option<ServerTime> {
-    unix_seconds(text).or_else(|| rfc3339(text)).map(ServerTime)
+    unix_seconds(text).or_else(|| rfc3339(text)).map(ServerTime::at)
 }
 
 /// Unix time in seconds, milliseconds, microseconds or nanoseconds, perhaps with a fraction, or RFC
 /// 3339. A number that is far from the present is none.
 pub(super) fn any(text: &[u8]) -> Option<ServerTime> {
-    unix_of_any_unit(text).or_else(|| rfc3339(text)).map(ServerTime)
+    unix_of_any_unit(text).or_else(|| rfc3339(text)).map(ServerTime::at)
 }
 
 /// A number in this unit, perhaps with a fraction or an exponent, as programs and Redis write
@@ -26,21 +26,21 @@ pub(super) fn of_unit(text: &[u8], unit: Unit) -> Option<ServerTime> {
         Unit::Seconds => 1_000,
     };
     if let Ok(whole) = text.parse::<i64>() {
-        return Some(ServerTime(whole.saturating_mul(per_unit)));
+        return Some(ServerTime::at(whole.saturating_mul(per_unit)));
     }
     let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     let number: f64 = text.bytes().all(is_number).then(|| text.parse().ok())??;
     // A conversion from a float saturates, and scales whole milliseconds exactly enough.
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "see above")]
     let ms = (number * per_unit as f64) as i64;
-    number.is_finite().then_some(ServerTime(ms))
+    number.is_finite().then_some(ServerTime::at(ms))
 }
 
 /// The unit in which a number is an instant at most `within_ms` before or after `now`.
 pub fn unit_near(text: &[u8], now: ServerTime, within_ms: i64) -> Option<Unit> {
     let is_near = |unit: &Unit| {
         let at = of_unit(text, *unit);
-        at.is_some_and(|at| (at.0.saturating_sub(now.0)).saturating_abs() <= within_ms)
+        at.is_some_and(|at| (at.ms().saturating_sub(now.ms())).saturating_abs() <= within_ms)
     };
     Unit::ALL.into_iter().find(is_near)
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn ms(text: &str) -> Option<i64> {
-        seconds_or_rfc3339(text.as_bytes()).map(|time| time.0)
+        seconds_or_rfc3339(text.as_bytes()).map(|time| time.ms())
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_number_has_the_unit_that_is_configured() {
-        let ms = |text: &str, unit| of_unit(text.as_bytes(), unit).map(|time| time.0);
+        let ms = |text: &str, unit| of_unit(text.as_bytes(), unit).map(|time| time.ms());
         for (text, seconds, milliseconds) in [
             ("1700000000", Some(1_700_000_000_000), Some(1_700_000_000)),
             ("1700000000.25", Some(1_700_000_000_250), Some(1_700_000_000)),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_number_of_any_unit_may_be_a_time() {
-        let ms = |text: &str| any(text.as_bytes()).map(|time| time.0);
+        let ms = |text: &str| any(text.as_bytes()).map(|time| time.ms());
         for text in [
             "1700000000",
             "1700000000.0",

@@ -157,16 +157,16 @@ mod tests {
             sharded: false,
         };
         for why in [Unknown::Loading, Unknown::Busy, Unknown::NotMaster] {
-            let mut link = Link::new(Mono(0));
-            assert!(!link.survives(why, Mono(0)), "there is no connection");
-            link.dialled(LinkId(1), Mono(1_000));
-            link.made(caps, Mono(1_000));
-            assert!(link.survives(why, Mono(30_999)), "{why:?}");
-            assert!(!link.survives(why, Mono(31_000)), "{why:?}");
-            link.succeeded(Mono(20_000));
-            assert!(link.survives(why, Mono(49_999)), "{why:?}");
-            assert!(!link.survives(why, Mono(50_000)), "{why:?}");
-            assert!(!link.survives(Unknown::Timeout, Mono(20_001)));
+            let mut link = Link::new(Mono::at(0));
+            assert!(!link.survives(why, Mono::at(0)), "there is no connection");
+            link.dialled(LinkId(1), Mono::at(1_000));
+            link.made(caps, Mono::at(1_000));
+            assert!(link.survives(why, Mono::at(30_999)), "{why:?}");
+            assert!(!link.survives(why, Mono::at(31_000)), "{why:?}");
+            link.succeeded(Mono::at(20_000));
+            assert!(link.survives(why, Mono::at(49_999)), "{why:?}");
+            assert!(!link.survives(why, Mono::at(50_000)), "{why:?}");
+            assert!(!link.survives(Unknown::Timeout, Mono::at(20_001)));
         }
     }
 }

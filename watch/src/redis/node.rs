@@ -220,7 +220,7 @@ impl Node {
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let due = match self.link.up() {
             Some(_) if self.flights.len() >= FLIGHTS => None,
-            Some(_) if !self.remote_parts.is_empty() => Some(Mono(0)),
+            Some(_) if !self.remote_parts.is_empty() => Some(Mono::at(0)),
             Some(_) => {
                 let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
                 let pulse = self.pulses().then_some(self.pulse_at);

@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn never_more_than_two_dials_a_second() {
         for random in [0, 1_000, u64::MAX] {
-            let (mut pace, mut now, mut dials) = (Pace::default(), Mono(0), Vec::new());
-            while now < Mono(20_000) {
+            let (mut pace, mut now, mut dials) = (Pace::default(), Mono::at(0), Vec::new());
+            while now < Mono::at(20_000) {
                 pace.dialled(now);
-                dials.push(now.0);
+                dials.push(now.ms());
                 if dials.len() % 7 == 0 {
                     pace.succeeded();
                 }
@@ -115,20 +115,20 @@ mod tests {
     fn replaced_credentials_are_tried_soon() {
         let mut pace = Pace::default();
         for second in 0..100 {
-            pace.dialled(Mono(second * 1_000));
+            pace.dialled(Mono::at(second * 1_000));
             pace.refused();
         }
-        assert_eq!(pace.next_dial(Mono(200_000), 800), Mono(200_800));
-        assert_eq!(pace.next_dial(Mono(200_000), 801), Mono(200_000));
+        assert_eq!(pace.next_dial(Mono::at(200_000), 800), Mono::at(200_800));
+        assert_eq!(pace.next_dial(Mono::at(200_000), 801), Mono::at(200_000));
     }
 
     #[test]
     fn a_connection_that_worked_is_redialled_at_once() {
         let mut pace = Pace::default();
         for second in 0..5 {
-            pace.dialled(Mono(second * 5_000));
+            pace.dialled(Mono::at(second * 5_000));
         }
         pace.succeeded();
-        assert_eq!(pace.next_dial(Mono(60_000), u64::MAX), Mono(60_000));
+        assert_eq!(pace.next_dial(Mono::at(60_000), u64::MAX), Mono::at(60_000));
     }
 }

@@ -232,7 +232,7 @@ impl Schedule {
             return self.resumes_at;
         }
         let tick = |(_, slot): &(usize, &Slot)| match slot.reading || slot.retry {
-            true => Mono(slot.next_at.0.saturating_sub(self.interval_ms)),
+            true => Mono::at(slot.next_at.ms().saturating_sub(self.interval_ms)),
             false => slot.next_at,
         };
         let first = self.slots.iter().enumerate().min_by_key(tick);
@@ -255,7 +255,7 @@ impl Schedule {
         let retry = self.slots.iter().any(|slot| slot.retry);
         for slot in &mut new.slots {
             if slot.next_at > now.plus_ms(self.interval_ms) {
-                slot.next_at = Mono(slot.next_at.0 - self.interval_ms);
+                slot.next_at = Mono::at(slot.next_at.ms() - self.interval_ms);
             }
             (slot.sweep, slot.retry) = (sweep, retry);
         }
@@ -295,8 +295,8 @@ impl Schedule {
         let ticks = self
             .slots
             .iter()
-            .map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
-        let suspects = self.suspects.front().map(|_| Mono(0));
+            .map(|slot| if slot.retry && !slot.reading { Mono::at(0) } else { slot.next_at });
+        let suspects = self.suspects.front().map(|_| Mono::at(0));
         let again = self.too_large.first().map(|(at, _)| *at);
         let extras = self.extras.first().map(|(at, _)| *at);
         ticks.chain(extras).chain(suspects).chain(again).min()
@@ -487,7 +487,7 @@ impl Schedule {
             BatchKind::Extra => {
                 for task in &batch.tasks {
                     if let Some(position) = self.position(*task) {
-                        self.plan_extra(position, Some(Mono(0)));
+                        self.plan_extra(position, Some(Mono::at(0)));
                     }
                 }
             }

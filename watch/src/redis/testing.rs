@@ -48,7 +48,7 @@ pub(super) fn tasks(numbers: Range<usize>) -> Tasks {
 }
 
 pub(super) fn now(ms: u64) -> Now {
-    Now { mono: Mono(ms), wall: AgentWall(1_800_000_000_000) }
+    Now { mono: Mono::at(ms), wall: AgentWall(1_800_000_000_000) }
 }
 
 pub(super) fn out() -> Out {
@@ -161,12 +161,12 @@ pub(super) fn greeted(
     sent: u64,
     received: u64,
 ) -> Event {
-    let (sent, received) = (now(sent), Mono(received));
+    let (sent, received) = (now(sent), Mono::at(received));
     Event::Dialled(Box::new(Dialled { sent, received, auth: None, replies, ended }))
 }
 
 pub(super) fn replied(replies: Vec<Reply>, received: u64) -> Event {
-    Event::Replied { received: Mono(received), replies }
+    Event::Replied { received: Mono::at(received), replies }
 }
 
 pub(super) fn failed(why: Unknown) -> Event {

@@ -176,7 +176,7 @@ mod tests {
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut follow = |filter: Option<&Arc<Filter>>, is_announced: bool| {
-            wake_ups.follow(filter, false, Mono(0), &mut out);
+            wake_ups.follow(filter, false, Mono::at(0), &mut out);
             if is_announced && let Some(listener) = &mut wake_ups.listener {
                 listener.state = WakeUpState::On;
             }
@@ -195,9 +195,9 @@ mod tests {
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut reported = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {
-            wake_ups.follow(filter, false, Mono(now), &mut out);
+            wake_ups.follow(filter, false, Mono::at(now), &mut out);
             hints.iter().for_each(|hinted| wake_ups.count_hint(*hinted));
-            match wake_ups.take_news(Mono(now)) {
+            match wake_ups.take_news(Mono::at(now)) {
                 Some(NodeNewsKind::WakeUps(news)) => {
                     Some(news.map(|news| (news.read, news.coalesced)))
                 }

@@ -239,7 +239,7 @@ fn held(reading: &LockReading) -> (Mode, Vec<&[u8]>, Deadline) {
 #[test]
 fn a_lock_ends_when_its_value_says_so_or_its_key_ends() {
     let [_, _, _, deadline, refreshed, until, ..] = readers();
-    let at = |ms: i64| Deadline::At(ServerTime(NOW_MS + ms));
+    let at = |ms: i64| Deadline::At(ServerTime::at(NOW_MS + ms));
     let later = Key::text(&(NOW_MS + 10_000).to_string());
     for (ends, expected) in [(-1, 10_000), (NOW_MS + 4_000, 4_000), (NOW_MS + 60_000, 10_000)] {
         let reading = read(&deadline, &Key { ends, ..later.clone() });

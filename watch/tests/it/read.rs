@@ -148,7 +148,7 @@ fn a_constant_identifies_nobody() {
 fn value_and_deadline_that_agree_are_one_reading() {
     let _rule = rule("4 bracket");
     let reading = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
-    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
+    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime::at(30_000))));
     assert_eq!(read(spec("redisson"), CAPS, &[free()]).lock().unwrap(), &LockReading::Free);
     let reading = read(spec("redisson"), CAPS, &[lock(-1, &[A, "1"])]);
     assert_eq!(held(&reading).3, Deadline::Never);
@@ -160,7 +160,7 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     let torn = vec![Reply::Int(30_000), scan(&[A, "1"]), Reply::Int(31_000)];
     let calm = lock(31_000, &[A, "1"]);
     let reading = read(spec("redisson"), CAPS, &[torn.clone(), calm]);
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(31_000)));
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime::at(31_000)));
     let reading = read(spec("redisson"), CAPS, &[torn.clone(), torn]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
     let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
@@ -229,7 +229,7 @@ fn waiters_are_asked_for_beside_a_glance_too() {
     let Round::Done(reading) = task.decode(&whole) else { panic!("asks once more") };
     assert_eq!(
         (self::held(&reading).3, reading.extras().waiters),
-        (Deadline::At(ServerTime(30_001)), Some(2))
+        (Deadline::At(ServerTime::at(30_001)), Some(2))
     );
 }
 
@@ -239,7 +239,7 @@ const NEWER: Caps = Caps { hpexpiretime: true, ..CAPS };
 #[test]
 fn a_lock_ends_with_its_key_or_its_owners_field() {
     let _rule = rule("4 bracket");
-    let at = |at| Deadline::At(ServerTime(at));
+    let at = |at| Deadline::At(ServerTime::at(at));
     let ends = |end: i64| Reply::Array(vec![Reply::Int(end)]);
     for (key, field, expected) in [
         (-1, ends(40_000), at(40_000)),
@@ -277,11 +277,11 @@ fn the_field_of_a_known_owner_is_asked_about_at_once() {
     let Round::Done(reading) = task.clone().decode(&whole(60_000, "a", 55_000)) else {
         panic!("asks again")
     };
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(55_000)));
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime::at(55_000)));
     // What is said of the field of another one says nothing of the new owner's.
     let Round::Again(task) = task.decode(&whole(60_000, "b", -2)) else { panic!("is content") };
     let Round::Done(reading) = task.decode(&whole(60_000, "b", 20_000)) else { panic!("again") };
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(20_000)));
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime::at(20_000)));
 }
 
 /// A glance confirms a key that ends first. A field that ends first needs a whole reading.
@@ -329,7 +329,7 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
     let replies =
         [lock(40_000, &[A, "1"]), vec![text("list"), Reply::Int(-1), Reply::Int(7)]].concat();
     let Round::Done(reading) = task.decode(&replies) else { panic!("asks again") };
-    assert_eq!(self::held(&reading).3, Deadline::At(ServerTime(40_000)));
+    assert_eq!(self::held(&reading).3, Deadline::At(ServerTime::at(40_000)));
     assert_eq!(
         reading.parts.progress,
         Some(ProgressReading::Value(ProgressValue::lasting(b"7".to_vec())))
@@ -351,11 +351,15 @@ fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
         ]
     };
     let reading = read(spec("redisson"), OLD, &[bracket(30_000, 1_000, 30_001)]);
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime::at(130_002)));
     let reading = read(spec("redisson"), OLD, &[bracket(30_002, 2_000, 29_998)]);
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)), "the later one is less wrong");
+    assert_eq!(
+        held(&reading).3,
+        Deadline::At(ServerTime::at(130_002)),
+        "the later one is less wrong"
+    );
     let torn = [bracket(30_000, 1_000, 30_002), bracket(30_000, 1_000, 29_999)];
-    assert_eq!(held(&read(spec("redisson"), OLD, &torn)).3, Deadline::At(ServerTime(130_000)));
+    assert_eq!(held(&read(spec("redisson"), OLD, &torn)).3, Deadline::At(ServerTime::at(130_000)));
     // 27 ms per command: the remaining time is always read that much later than the clock, so the
     // computed deadline is too early.
     let slow = || bracket(29_973, 54_000, 29_919);
@@ -425,11 +429,11 @@ fn dead_readers_are_ghosts() {
     let with = |answers: [Reply; 2]| [main.clone(), answers.to_vec()].concat();
     let living = with([Reply::Int(1), Reply::Int(0)]);
     let reading = read(spec("redisson"), CAPS, &[main.clone(), living]);
-    assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
+    assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime::at(30_000))));
     // A refusal is no evidence against a reader.
     let refused = with([error("NOPERM"), error("NOPERM")]);
     let reading = read(spec("redisson"), CAPS, &[main.clone(), refused]);
-    assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
+    assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime::at(30_000))));
 }
 
 /// A reading counts from the instant at which its batch was sent, so parts of an earlier batch must
@@ -478,7 +482,7 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
     for deadline in [i64::MAX, 1_000_000_000_000_000] {
         let reading = read(spec("redisson"), CAPS, &[lock(deadline, &[A, "1"])]);
         let Deadline::At(at) = held(&reading).3 else { panic!() };
-        assert!(at.0 >= 1_000_000_000_000_000);
+        assert!(at.ms() >= 1_000_000_000_000_000);
     }
     let at = Reply::Array(vec![Reply::Int(i64::MAX / 1_000), Reply::Int(0)]);
     let replies = vec![at.clone(), Reply::Int(i64::MAX), scan(&[A, "1"]), at, Reply::Int(i64::MAX)];
@@ -563,7 +567,7 @@ fn claims_and_pause_come_in_the_same_batch() {
     let reading = read(spec, CAPS, &[round]);
     let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
     assert_eq!(reading.parts.claims, Some(ClaimsReading::Read(claims)));
-    assert_eq!(reading.parts.pause, Some(PauseReading::Until(ServerTime(9_000))));
+    assert_eq!(reading.parts.pause, Some(PauseReading::Until(ServerTime::at(9_000))));
 }
 
 /// Parts are on different servers in a cluster, so any of them may be requested without the others.
@@ -627,7 +631,10 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
             "{parts:?}"
         );
         assert!(
-            parts.pause.as_ref().is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000)))
+            parts
+                .pause
+                .as_ref()
+                .is_none_or(|read| *read == PauseReading::Until(ServerTime::at(9_000)))
         );
         assert!(
             parts

@@ -123,7 +123,7 @@ impl Ballot {
             clock_ms: None,
             interval_ms: 0,
             counted: None,
-            newest: Mono(0),
+            newest: Mono::at(0),
             held: None,
             ids: Vec::new(),
             generation: Arc::default(),
@@ -138,7 +138,7 @@ impl Ballot {
     /// Takes in what one store shows. Returns the count, if it is time for one.
     pub(super) fn observe(&mut self, lock: &LockReading, batch: Accepted<'_>) -> Option<Count> {
         let seen = batch.seen();
-        let ahead_ms = seen.first.0 - to_i64(seen.sent.0);
+        let ahead_ms = seen.first.ms() - to_i64(seen.sent.ms());
         let clock_ms = *self.clock_ms.get_or_insert(ahead_ms - batch.attestation.clock_offset_ms);
         self.interval_ms = self.interval_ms.max(batch.interval_ms);
         self.newest = self.newest.max(batch.sent);
@@ -154,7 +154,7 @@ impl Ballot {
         if vote.origin.is_none() || batch.origin.generation.is_some() {
             vote.origin = Some(Arc::clone(batch.origin));
         }
-        let now = ServerTime(to_i64(batch.sent.0) + clock_ms);
+        let now = ServerTime::at(to_i64(batch.sent.ms()) + clock_ms);
         let before = vote.read.take();
         vote.read = held.ok().map(|held| {
             let was_read = before.is_some();
@@ -218,7 +218,7 @@ impl Ballot {
         let lock = self.lock(at);
         self.note_loss(before.as_deref(), &lock);
         let generation = Arc::clone(&self.generation);
-        let clock = ServerTime(to_i64(self.newest.0) + self.clock_ms.unwrap_or_default());
+        let clock = ServerTime::at(to_i64(self.newest.ms()) + self.clock_ms.unwrap_or_default());
         Some(Count { sent: self.newest, clock, interval_ms: self.interval_ms, generation, lock })
     }
 
@@ -380,13 +380,13 @@ fn is_group_of(group: &[&Shown], shown: &Shown, mode: Agreement) -> bool {
 fn held(group: &[&Shown], needed: usize) -> Held {
     // A deadline that is not known at the moment counts as none.
     let known = group.iter().filter(|shown| shown.deadline != Deadline::Torn);
-    let end = |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.0);
+    let end = |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.ms());
     let mut ends: Vec<i64> = known.map(end).collect();
     ends.sort_unstable_by_key(|end| Reverse(*end));
     let deadline = match needed.checked_sub(1).and_then(|last| ends.get(last)) {
         None => Deadline::Torn,
         Some(&i64::MAX) => Deadline::Never,
-        Some(end) => Deadline::At(ServerTime(*end)),
+        Some(end) => Deadline::At(ServerTime::at(*end)),
     };
     let of = |shown: &&Shown| Held { deadline, ..(*shown.held).clone() };
     group.first().map(of).unwrap_or(Held {
@@ -409,7 +409,8 @@ fn newest_of<'a, 'b>(groups: &'b [Vec<&'a Shown>]) -> Option<&'b Vec<&'a Shown>>
     let age = |group: &&Vec<&Shown>| {
         let since = group.iter().map(|shown| shown.since).min().flatten();
         let has_moved = group.iter().any(|shown| shown.has_moved);
-        let end = |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.0);
+        let end =
+            |shown: &&Shown| shown.deadline.instant().map_or(i64::MAX, |instant| instant.ms());
         (lives(group), since, has_moved, group.iter().map(end).max())
     };
     groups.iter().max_by_key(age)

@@ -78,7 +78,7 @@ impl Hold {
     fn note_written(&mut self, context: Context) {
         let until = match self.held.deadline {
             Deadline::At(deadline) => context.seen.mono_of(deadline),
-            Deadline::Never => Mono(u64::MAX),
+            Deadline::Never => Mono::MAX,
             Deadline::Torn => return,
         };
         if self.written.len() >= WRITTEN_MAX {

@@ -245,13 +245,13 @@ mod tests {
     }
 
     fn held_by(client: &str) -> Held {
-        let deadline = Deadline::At(ServerTime(30_000));
+        let deadline = Deadline::At(ServerTime::at(30_000));
         Held { mode: Mode::Exclusive, holders: vec![holder(client)], ghosts: 0, deadline }
     }
 
     fn lock(at: u64, held: Option<&Held>) -> Look<'_> {
         Look {
-            at: Mono(at),
+            at: Mono::at(at),
             with_lock: true,
             held,
             read: SignsRead::default(),

@@ -2,10 +2,11 @@
 //! and the renewal period.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::evidence::{NOISE_MS, Seen, set_between};
 use crate::reading::Mode;
+use crate::seldom::Seldom;
 use crate::time::{Mono, ServerTime, to_i64};
 
 /// Maximum delay of a renewal in milliseconds before it counts as overdue. Healthy timers are up to
@@ -120,8 +121,10 @@ pub(crate) struct Deadlines {
     base_lease: Option<(i64, i64)>,
     /// When the deadline was last set, or at the latest when that was seen.
     set: Option<ServerTime>,
-    /// Intervals between the last renewals, in milliseconds.
-    moves_ms: VecDeque<u64>,
+    /// The interval between the last two renewals, in milliseconds.
+    last_move_ms: Option<u64>,
+    /// The last such intervals, where no rule of the library gives the period.
+    moves_ms: Seldom<Vec<u64>>,
     pub(crate) renewed: bool,
     /// A watchdog was seen to renew the hold. Only then is another renewal expected.
     has_watchdog: bool,
@@ -429,7 +432,7 @@ impl Deadlines {
         }
         // If the period is unknown, each renewal must follow the last one after the same time as
         // that one followed the one before.
-        let in_time = match (period_ms, self.moves_ms.back().copied()) {
+        let in_time = match (period_ms, self.last_move_ms) {
             (Some(period_ms), _) => in_rhythm(delta_ms, period_ms),
             (None, Some(last_ms)) => in_rhythm(delta_ms, last_ms) || in_rhythm(last_ms, delta_ms),
             (None, None) => false,
@@ -443,11 +446,12 @@ impl Deadlines {
             }
             _ => Some(delta_ms),
         };
-        if let Some(distance_ms) = distance_ms {
+        self.last_move_ms = distance_ms.or(self.last_move_ms);
+        if let (Some(distance_ms), None) = (distance_ms, rule.by_lease(1_000)) {
             if self.moves_ms.len() == REMEMBERED_MOVES {
-                self.moves_ms.pop_front();
+                self.moves_ms.remove(0);
             }
-            self.moves_ms.push_back(distance_ms);
+            self.moves_ms.push(distance_ms);
         }
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
         Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }

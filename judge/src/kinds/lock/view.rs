@@ -134,42 +134,44 @@ pub struct LastHold {
     pub seen: ServerTime,
 }
 
-/// Holders, each with its host if known.
-pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
-
-/// The holders as they are shown, shared by the views for as long as they do not change.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ShownHolders {
-    holders: HeldBy,
-    /// The reading they came from, unless the hosts have changed since.
-    of: Option<Arc<Held>>,
+/// The holders of a hold, each with its host if known. The views share them with the reading.
+#[derive(Clone, Debug)]
+pub struct HeldBy {
+    held: Arc<Held>,
+    /// In the order of the holders; absent while none is known.
+    hosts: Seldom<Vec<Option<Vec<u8>>>>,
 }
 
-impl ShownHolders {
-    pub(super) fn holders(&self) -> HeldBy {
-        self.holders.clone()
+impl HeldBy {
+    pub(super) fn new(held: &Arc<Held>, hosts: &Hosts) -> HeldBy {
+        let of = |holder: &Holder| hosts.of(&holder.client).cloned();
+        let is_known = held.holders.iter().any(|holder| hosts.of(&holder.client).is_some());
+        let known = held.holders.iter().filter(|_| is_known).map(of);
+        HeldBy { held: Arc::clone(held), hosts: known.collect() }
     }
 
-    pub(super) fn hosts_changed(&mut self) {
-        self.of = None;
+    /// In the order of the reading.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Holder, Option<&[u8]>)> {
+        let host = |position| self.hosts.get(position).and_then(Option::as_deref);
+        self.held.holders.iter().enumerate().map(move |(at, holder)| (holder, host(at)))
     }
+}
 
-    pub(super) fn update(&mut self, hold: Option<&Hold>, hosts: &Hosts) {
-        let Some(hold) = hold else {
-            self.of = None;
-            if !self.holders.is_empty() {
-                self.holders = HeldBy::default();
-            }
-            return;
-        };
-        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &hold.held)) {
-            return;
-        }
-        let now = hold.held.holders.iter().map(|holder| (holder, hosts.of(&holder.client)));
-        if !now.clone().eq(self.holders.iter().map(|(holder, host)| (holder, host.as_ref()))) {
-            self.holders = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
-        }
-        self.of = Some(Arc::clone(&hold.held));
+impl PartialEq for HeldBy {
+    fn eq(&self, other: &HeldBy) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for HeldBy {}
+
+/// Holders as no reading showed them.
+impl FromIterator<(Holder, Option<Vec<u8>>)> for HeldBy {
+    fn from_iter<I: IntoIterator<Item = (Holder, Option<Vec<u8>>)>>(holders: I) -> HeldBy {
+        let (holders, hosts): (_, Vec<_>) = holders.into_iter().unzip();
+        let (mode, ghosts, deadline) = (Mode::Exclusive, 0, Deadline::Torn);
+        let held = Arc::new(Held { mode, holders, ghosts, deadline });
+        HeldBy { held, hosts: hosts.into_iter().collect() }
     }
 }
 
@@ -178,7 +180,7 @@ impl ShownHolders {
 pub struct HoldView {
     /// Whether holders exclude each other.
     pub mode: Mode,
-    /// The holders, with their hosts if known. All views of the hold share one copy.
+    /// The holders, with their hosts if known.
     pub holders: HeldBy,
     /// Readers that died but still block writers.
     pub ghosts: u32,
@@ -215,11 +217,11 @@ impl Hold {
         }
     }
 
-    /// The view of this hold by `holders`, with `ttl_ms` left at the newest reading.
-    pub(crate) fn view(&self, holders: HeldBy, ttl_ms: Option<u64>) -> HoldView {
+    /// The view of this hold, with `ttl_ms` left at the newest reading.
+    pub(crate) fn view(&self, hosts: &Hosts, ttl_ms: Option<u64>) -> HoldView {
         HoldView {
             mode: self.held.mode,
-            holders,
+            holders: HeldBy::new(&self.held, hosts),
             ghosts: self.held.ghosts,
             acquired: self.acquired,
             held_ms: self.held_ms(),

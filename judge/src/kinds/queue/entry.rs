@@ -275,7 +275,7 @@ impl Entry {
             return 0;
         }
         // Zero means "at once". When that was is not known.
-        let due = if self.due.0 <= 0 { self.first_seen } else { seen.mono_of(self.due) };
+        let due = if self.due.ms() <= 0 { self.first_seen } else { seen.mono_of(self.due) };
         let from = wanted_since.map_or(due, |wanted| wanted.max(due));
         let waited_ms = seen.sent.since_ms(from);
         self.unseen_ms.map_or(waited_ms, |unseen_ms| waited_ms.min(unseen_ms))

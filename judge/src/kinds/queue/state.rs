@@ -337,6 +337,6 @@ impl Queue {
 /// Whether all scores were written in another unit than the configured one.
 pub(crate) fn are_far(queue: &reading::Queue, now: ServerTime) -> bool {
     // An infinite score means "never".
-    let was_far = |member: &Member| member.due.0 != i64::MAX && is_far(member.due, now);
+    let was_far = |member: &Member| member.due.ms() != i64::MAX && is_far(member.due, now);
     !queue.first.is_empty() && queue.first.iter().all(was_far)
 }

@@ -285,10 +285,10 @@ fn a_changed_limit_keeps_the_state_and_another_pattern_does_not() {
         change(&mut queue);
         Arc::new(TaskSpec::of("delayed", StoreIndex(0), KindSpec::Queue(queue)))
     };
-    let mut log = Log::new(Mono(150_000), None);
+    let mut log = Log::new(Mono::at(150_000), None);
     let shorter = changed(|queue| queue.max_late_ms = 10_000);
     world.task.configure(shorter, "main".into(), &mut log);
-    world.task.tick(Mono(150_000), 10_000, &mut log);
+    world.task.tick(Mono::at(150_000), 10_000, &mut log);
     assert_eq!(world.shown().late_ms, 50_000);
     let other = changed(|queue| queue.lock = KeyPattern::parse(b"l:{id}"));
     world.task.configure(other, "main".into(), &mut log);

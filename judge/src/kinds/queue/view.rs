@@ -121,7 +121,7 @@ impl Queue {
     }
 
     fn oldest_due_ms(&self, last: Seen) -> Option<u64> {
-        let age_ms = |entry: &Entry| match entry.due.0 <= 0 {
+        let age_ms = |entry: &Entry| match entry.due.ms() <= 0 {
             true => last.sent.since_ms(entry.first_seen),
             false => u64::try_from(last.first.since_ms(entry.due)).unwrap_or(0),
         };

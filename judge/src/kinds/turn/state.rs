@@ -207,7 +207,7 @@ impl Turns {
     /// one can have waited for longer than it has been there.
     fn due(&self, turn: &Turn, context: Context<'_>) -> Mono {
         let Context { seen, other_clock, .. } = context;
-        if turn.from.0 <= 0 {
+        if turn.from.ms() <= 0 {
             // Zero means "at once". When that was is not known.
             let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
             return holder.map_or(seen.sent, |holder| holder.first_seen);
@@ -217,7 +217,7 @@ impl Turns {
             Some(last) => Some(before.unwrap_or(last.sent).min(last.sent)),
             None => before,
         };
-        seen.mono_of(turn.from).max(least.unwrap_or(Mono(0)))
+        seen.mono_of(turn.from).max(least.unwrap_or(Mono::at(0)))
     }
 
     /// What outputs show.

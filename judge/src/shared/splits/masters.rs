@@ -187,7 +187,11 @@ mod tests {
         };
         let contradict = |[a, b, c]: [Option<&str>; 3], [x, y]: [&str; 2]| {
             let servers = vec![shows("a", a), shows("b", b), shows("c", c)];
-            super::contradict(&Witnesses { servers }, &[Arc::from(x), Arc::from(y)], Mono(9_000))
+            super::contradict(
+                &Witnesses { servers: servers.into_iter().collect() },
+                &[Arc::from(x), Arc::from(y)],
+                Mono::at(9_000),
+            )
         };
         let all = [Some("A"), Some("B"), Some("B")];
         assert!(
@@ -207,14 +211,14 @@ mod tests {
     #[test]
     fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
         let (older, mut newer) = (server("a"), server("b"));
-        let moved = Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) };
+        let moved = Hold { moved: Some(Mono::at(5_500)), ..hold("A", 5_000) };
         let (renewed, new) =
-            (Hold { lived_after: Some(Mono(5_000)), ..moved.clone() }, hold("B", 8_000));
+            (Hold { lived_after: Some(Mono::at(5_000)), ..moved.clone() }, hold("B", 8_000));
         // As a replica it received that, and possibly nothing later.
         for (old, at, lives) in
             [(&renewed, 4_000, false), (&renewed, 6_000, true), (&moved, 6_000, false)]
         {
-            newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
+            newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono::at(at) });
             assert_eq!(older_lives(&older, old, &newer, &new, LIMITS), lives, "{at}");
         }
     }

@@ -118,7 +118,7 @@ mod tests {
     fn lost_at(gone: Mark) -> EndedBefore {
         EndedBefore {
             holders: Vec::new(),
-            deadline: Some(Mono(1_000)),
+            deadline: Some(Mono::at(1_000)),
             surely_lost: true,
             perhaps_lost: false,
             gone,
@@ -133,7 +133,7 @@ mod tests {
     /// nothing.
     #[test]
     fn only_a_lost_hold_whose_lease_would_run_awaits_who_comes_after_it() {
-        let lost = lost_at(Mark { offset: None, at: Mono(0) });
+        let lost = lost_at(Mark { offset: None, at: Mono::at(0) });
         let perhaps = EndedBefore { surely_lost: false, perhaps_lost: true, ..lost.clone() };
         let released = EndedBefore { surely_lost: false, ..lost.clone() };
         let judged = EndedBefore { judged: true, ..lost.clone() };
@@ -147,7 +147,7 @@ mod tests {
             (&endless, 999, false),
         ];
         for (before, at, awaits) in table {
-            assert_eq!(before.awaits_successor(Mono(at)), awaits, "{before:?} at {at}");
+            assert_eq!(before.awaits_successor(Mono::at(at)), awaits, "{before:?} at {at}");
         }
     }
 
@@ -161,8 +161,8 @@ mod tests {
         let table = [
             (none, true, "the same data"),
             (restarted, false, "perhaps an old file"),
-            (restarted.beginning_with(Mono(600)), true, "a file that is newer"),
-            (restarted.beginning_with(Mono(500)), false, "or not"),
+            (restarted.beginning_with(Mono::at(600)), true, "a file that is newer"),
+            (restarted.beginning_with(Mono::at(500)), false, "or not"),
             (Delta { emptied: true, ..restarted }, true, "nothing is there"),
             (failover(Some(100)), true, "the new master shares it"),
             (failover(Some(99)), false, "or not"),
@@ -170,7 +170,7 @@ mod tests {
             (Delta { kept: true, ..failover(None) }, true, "all was kept"),
         ];
         for (delta, stays, what) in table {
-            let mut before = lost_at(Mark { offset: Some(100), at: Mono(500) });
+            let mut before = lost_at(Mark { offset: Some(100), at: Mono::at(500) });
             before.data_changed(delta);
             assert_eq!(before.surely_lost, stays, "{what}");
         }

@@ -9,6 +9,7 @@ use crate::continuity::generation::{one_history, one_reign, same_process};
 use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
+use crate::seldom::Seldom;
 use crate::spec::Authority;
 use crate::time::{Mono, ServerTime};
 
@@ -30,7 +31,7 @@ pub struct WitnessView {
 /// What all servers show of one lock, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witnesses {
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Seldom<Vec<Server>>,
 }
 
 /// What one server showed in its newest accepted batch.
@@ -210,7 +211,9 @@ impl Witnesses {
 
     /// Drops servers that no longer belong to the store.
     pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
-        self.servers.retain(|server| nodes.contains(&server.origin.node));
+        if let Some(servers) = self.servers.present() {
+            servers.retain(|server| nodes.contains(&server.origin.node));
+        }
     }
 
     /// Whether another master than `node` shows a holder at about `at`.
@@ -464,7 +467,11 @@ impl Server {
             offset: None,
             authority: Authority::ANNOUNCED,
         };
-        let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
+        let seen = Seen {
+            sent: Mono::at(9_000),
+            first: ServerTime::at(9_000),
+            last: ServerTime::at(9_000),
+        };
         let (standing, role) = (Standing::Decides, Role::Master);
         Server {
             origin,
@@ -488,8 +495,8 @@ impl Hold {
         let holders = alloc::vec![Holder { client, thread: None, entries: None, secret: false }];
         Hold {
             held: Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never },
-            since: Mono(since),
-            began: Mono(since),
+            since: Mono::at(since),
+            began: Mono::at(since),
             steady: false,
             not_before: None,
             perhaps_late: false,
@@ -511,17 +518,17 @@ mod tests {
     fn only_what_is_gone_at_its_deadline_ran_out() {
         let held = |deadline| {
             let mut hold = Hold::by("A", 1_000);
-            hold.held.deadline = Deadline::At(ServerTime(deadline));
+            hold.held.deadline = Deadline::At(ServerTime::at(deadline));
             Server { hold: Some(hold), ..Server::named("a") }
         };
         let ran_out = |deadline: i64, at: u64, clock_steps: u32| {
             let origin = Origin { clock_steps, ..Server::named("a").origin };
-            let clock = ServerTime(i64::try_from(at).unwrap());
+            let clock = ServerTime::at(i64::try_from(at).unwrap());
             let word = Word {
                 origin: &origin,
                 standing: Standing::Decides,
                 role: Role::Master,
-                seen: Seen { sent: Mono(at), first: clock, last: clock },
+                seen: Seen { sent: Mono::at(at), first: clock, last: clock },
                 lease_ms: None,
                 steady_ms: 2_000,
                 steady_replica_ms: 10_000,
@@ -530,7 +537,7 @@ mod tests {
             expired(Some(&held(deadline)), word).map(|ran_out| ran_out.at)
         };
         assert_eq!(ran_out(10_000, 9_500, 0), None, "given back");
-        assert_eq!(ran_out(10_000, 10_000, 0), Some(Mono(10_000)));
+        assert_eq!(ran_out(10_000, 10_000, 0), Some(Mono::at(10_000)));
         assert_eq!(ran_out(10_000, 10_500, 1), None, "by another clock");
         assert_eq!(ran_out(10_000, 12_001, 0), None, "not seen for long");
         assert_eq!(ran_out(17_000, 17_000, 0), None, "nor seen shortly before its end");

@@ -49,7 +49,7 @@ impl World {
         let mut world = World {
             state: State::new(),
             holders: holders.collect::<Option<_>>().context("no holders")?,
-            now: Mono(0),
+            now: Mono::at(0),
             origin_ms: Clock::start().wall().0 - i64::try_from(PAST_S * SECOND_MS)?,
             generation: Generation {
                 process: b"5f6e1c0a".to_vec(),
@@ -91,7 +91,7 @@ impl World {
 
     /// What the agent publishes now.
     pub(super) fn published(&mut self) -> Arc<Published> {
-        let wall = AgentWall(self.server_time().0);
+        let wall = AgentWall(self.server_time().ms());
         let snapshot = self.state.snapshot(self.received());
         Arc::new(Published { snapshot, wall, made: Instant::now(), patterns: Arc::default() })
     }
@@ -102,7 +102,7 @@ impl World {
     }
 
     fn server_time(&self) -> ServerTime {
-        ServerTime(self.origin_ms).plus_ms(i64::try_from(self.now.0).unwrap_or(i64::MAX))
+        ServerTime::at(self.origin_ms).plus_ms(i64::try_from(self.now.ms()).unwrap_or(i64::MAX))
     }
 }
 
@@ -155,9 +155,9 @@ fn renewed(at: usize, now: ServerTime) -> ServerTime {
     let at = i64::try_from(at).unwrap_or_default();
     let phase_ms = at * 37 % period_ms;
     let instant = |turn: i64| turn * period_ms + phase_ms + 5 + (at * 31 + turn * 17) % 55;
-    let turn = (now.0 - phase_ms).div_euclid(period_ms);
+    let turn = (now.ms() - phase_ms).div_euclid(period_ms);
     let newest = instant(turn);
-    ServerTime(if newest <= now.0 { newest } else { instant(turn - 1) })
+    ServerTime::at(if newest <= now.ms() { newest } else { instant(turn - 1) })
 }
 
 #[cfg(test)]

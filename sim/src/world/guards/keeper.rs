@@ -39,7 +39,7 @@ impl World {
         if let Some(guard) = &mut station.guard {
             guard.parts.runs = true;
         }
-        let alarm_at = station.clock.when(i64::try_from(dead_by.0).unwrap_or(i64::MAX));
+        let alarm_at = station.clock.when(i64::try_from(dead_by.ms()).unwrap_or(i64::MAX));
         let late_ms = chance.below(NOTICES_MS);
         self.did(task, host, life, Did::Started { script: script_number, token });
         self.guard_later(task, host, life, ends_ms, GuardJob::Ends { script: script_number });
@@ -78,7 +78,7 @@ impl World {
         if owes_term {
             self.ask_script_to_end(task, host);
         }
-        let alarm_at = i64::try_from(dead_by.0).unwrap_or(i64::MAX);
+        let alarm_at = i64::try_from(dead_by.ms()).unwrap_or(i64::MAX);
         let alarm_at = self.tasks[task].stations[host].clock.when(alarm_at);
         let late_ms = self.tasks[task].chance.below(NOTICES_MS);
         self.guard_at(

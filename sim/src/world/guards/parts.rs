@@ -118,7 +118,7 @@ impl World {
     fn write_runs(&mut self, task: usize, host: usize) {
         let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.claims.clone() else { return };
-        let clock = ServerTime(self.servers[server].clock.at(now));
+        let clock = ServerTime::at(self.servers[server].clock.at(now));
         let station = &mut self.tasks[task].stations[host];
         let mono = station.mono(now);
         let Some(guard) = &mut station.guard else { return };

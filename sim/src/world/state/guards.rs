@@ -216,7 +216,7 @@ pub(super) fn stations(plan: &Plan, task: usize) -> Vec<Station> {
 
 impl Station {
     pub(in crate::world) fn mono(&self, now: u64) -> Mono {
-        Mono(u64::try_from(self.clock.at(now)).unwrap_or(0))
+        Mono::at(u64::try_from(self.clock.at(now)).unwrap_or(0))
     }
 
     /// Whether a script runs here, of another guard process than `instance`.

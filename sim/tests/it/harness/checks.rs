@@ -71,19 +71,31 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "verdict_since" => Found::Ms(agent_ms(view.verdict_since)),
         "wanted" => word(view.wanted.name()),
         "on" => joined(
-            view.switches.iter().flatten().filter(|s| s.on == Some(true)).map(|s| text(&s.user)),
+            view.wanting
+                .switches
+                .iter()
+                .flatten()
+                .filter(|s| s.on == Some(true))
+                .map(|s| text(&s.user)),
         ),
-        "undecodable" => {
-            joined(view.switches.iter().flatten().filter(|s| s.on.is_none()).map(|s| text(&s.user)))
-        }
-        "switches" => {
-            view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64))
-        }
-        "wanting_users" => count(view.wanting_users),
+        "undecodable" => joined(
+            view.wanting
+                .switches
+                .iter()
+                .flatten()
+                .filter(|s| s.on.is_none())
+                .map(|s| text(&s.user)),
+        ),
+        "switches" => view
+            .wanting
+            .switches
+            .as_ref()
+            .map_or(word("unknown"), |all| Found::Count(all.len() as u64)),
+        "wanting_users" => count(view.wanting.users),
         "key_seen" => tri(Some(view.key_seen)),
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
-        "lost" => joined(view.lost_users.iter().map(|user| text(user))),
+        "lost" => joined(view.wanting.lost_users.iter().map(|user| text(user))),
         "fact" => word(view.lock().unwrap().fact.name()),
         "held" => tri(view.held),
         "unknown" => reason(view.unknown),
@@ -162,8 +174,9 @@ fn of_hold(hold: Option<&HoldView>, name: &str) -> Option<Found> {
             hold.map_or(word("none"), |hold| word(&format!("{:?}", hold.mode).to_lowercase()))
         }
         "entries" => {
-            let entries =
-                hold.and_then(|hold| hold.holders.first()).and_then(|(holder, _)| holder.entries);
+            let entries = hold
+                .and_then(|hold| hold.holders.iter().next())
+                .and_then(|(holder, _)| holder.entries);
             count(entries.map(u64::from))
         }
         "ghosts" => count(hold.map(|hold| u64::from(hold.ghosts))),
@@ -369,11 +382,11 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
 
 /// An agent's instant, relative to the timeline's beginning.
 pub(crate) fn agent_ms(at: Mono) -> i64 {
-    at.0 as i64 - mono(0).0 as i64
+    at.ms() as i64 - mono(0).ms() as i64
 }
 
 fn server_ms(at: ServerTime) -> i64 {
-    at.0 - SERVER_ORIGIN_MS
+    at.ms() - SERVER_ORIGIN_MS
 }
 
 fn signed(ms: u64) -> i64 {

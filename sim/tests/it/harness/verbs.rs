@@ -83,7 +83,7 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             Ok(())
         }
         ["starts"] => {
-            let now = ServerTime(world.server_now());
+            let now = ServerTime::at(world.server_now());
             world.guard(who).since = Some(now);
             Ok(())
         }
@@ -110,7 +110,7 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
 /// The run of a guard's script ends.
 fn ends(world: &mut World, who: &str, code: &str, asked: bool) -> Result<(), String> {
     let code = code.parse().map_err(|_| "which exit code?".to_owned())?;
-    let to = ServerTime(world.server_now());
+    let to = ServerTime::at(world.server_now());
     let guard = world.guard(who);
     let from = guard.since.take().ok_or_else(|| "nothing runs".to_owned())?;
     guard.ended.push(Ended { from, to, code, asked });
@@ -274,7 +274,9 @@ fn number<T: std::str::FromStr>(words: &[&str]) -> Result<Option<T>, String> {
 
 fn pause(world: &mut World, words: &[&str]) -> Result<(), String> {
     world.pause = match words {
-        ["until", at] => PauseReading::Until(ServerTime(SERVER_ORIGIN_MS + duration(at)? as i64)),
+        ["until", at] => {
+            PauseReading::Until(ServerTime::at(SERVER_ORIGIN_MS + duration(at)? as i64))
+        }
         ["none"] => PauseReading::None,
         ["garbage"] => PauseReading::Undecodable,
         ["unreadable"] => PauseReading::Unknown(Unknown::NoPermission),

@@ -151,7 +151,8 @@ impl Watcher {
         inputs: &mut Vec<Input>,
     ) {
         self.next_tick = now;
-        let sent = self.in_flight.take().map_or(from, |flight| flight.sample.sent.0 - mono(0).0);
+        let sent =
+            self.in_flight.take().map_or(from, |flight| flight.sample.sent.ms() - mono(0).ms());
         let outcome = Outcome::Failed { tasks: tasks(setup), why: Unknown::Late };
         inputs.push(Input::Sample(sample(setup, Some(fleet.lead()), sent, now - sent, outcome)));
     }
@@ -257,13 +258,13 @@ impl Watcher {
         let Outcome::Read { readings, .. } = &sample.outcome else {
             return;
         };
-        let sent = sample.sent.0 - mono(0).0;
+        let sent = sample.sent.ms() - mono(0).ms();
         self.wake_at = None;
         let free = match readings.last().and_then(|(_, reading)| reading.lock()) {
             Some(LockReading::Free) => true,
             Some(LockReading::Held(held)) => {
                 if let Deadline::At(deadline) = held.deadline {
-                    let at = deadline.0 - SERVER_ORIGIN_MS - lead.world.clock_step_ms;
+                    let at = deadline.ms() - SERVER_ORIGIN_MS - lead.world.clock_step_ms;
                     self.wake_at = u64::try_from(at)
                         .ok()
                         .map(|at| at + AFTER_DEADLINE_MS)

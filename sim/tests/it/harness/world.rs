@@ -22,7 +22,7 @@ const TAKE_OVER_MS: u64 = 2;
 
 /// The agent's clock at `at` milliseconds after the beginning.
 pub(crate) fn mono(at: u64) -> Mono {
-    Mono(MONO_ORIGIN_MS + at)
+    Mono::at(MONO_ORIGIN_MS + at)
 }
 
 /// The holders of the lock, and its deadline.
@@ -323,7 +323,7 @@ impl World {
 
     /// What the server reports about itself at this instant.
     pub(crate) fn attestation(&self) -> Attestation {
-        let now = ServerTime(self.server_now());
+        let now = ServerTime::at(self.server_now());
         Attestation {
             first: now,
             last: now,
@@ -333,7 +333,7 @@ impl World {
             refuses_writes: None,
             replicas: Vec::new(),
             generation: (!self.generation_hidden).then(|| self.generation.clone()),
-            clock_offset_ms: now.0 - mono(self.now).0 as i64,
+            clock_offset_ms: now.ms() - mono(self.now).ms() as i64,
         }
     }
 
@@ -399,7 +399,7 @@ impl World {
         };
         let deadline = match deadline {
             _ if self.now < self.torn_until => Deadline::Torn,
-            Some(at) => Deadline::At(ServerTime(at)),
+            Some(at) => Deadline::At(ServerTime::at(at)),
             None => Deadline::Never,
         };
         let value = ProgressValue::lasting(count.to_string().into_bytes());
@@ -431,7 +431,7 @@ impl World {
         });
         let deadline = match lock.deadline {
             _ if self.now < self.torn_until => Deadline::Torn,
-            Some(at) => Deadline::At(ServerTime(at)),
+            Some(at) => Deadline::At(ServerTime::at(at)),
             None => Deadline::Never,
         };
         LockReading::from(Held {
@@ -459,8 +459,8 @@ impl World {
             .collect();
         let own = self.switch_ends.iter().filter(|(user, _)| self.switches.contains_key(*user));
         let ends = Ends {
-            key: self.switches_end.map_or(Deadline::Never, |at| Deadline::At(ServerTime(at))),
-            own: own.map(|(user, at)| (user.clone().into_bytes(), ServerTime(*at))).collect(),
+            key: self.switches_end.map_or(Deadline::Never, |at| Deadline::At(ServerTime::at(at))),
+            own: own.map(|(user, at)| (user.clone().into_bytes(), ServerTime::at(*at))).collect(),
         };
         if setup.counts() {
             let switch = |count: i64| match count {

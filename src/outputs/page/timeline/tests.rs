@@ -17,7 +17,7 @@ fn event(second: u64, kind: EventKind) -> Event {
 /// An event of its Redis store.
 fn of_redis(second: u64, node: &str, kind: EventKind) -> Event {
     let subject = Subject::Store(StoreIndex(0), "main".into());
-    Event { at: Mono(second * 1000), server_time: None, subject, node: Some(node.into()), kind }
+    Event { at: Mono::at(second * 1000), server_time: None, subject, node: Some(node.into()), kind }
 }
 
 fn born(second: u64) -> Event {
@@ -35,7 +35,7 @@ fn ended(second: u64, who: &str, reason: End, held_s: Option<u64>) -> Event {
 
 /// What `view` and `events` give at second 600 for the last 600 s, in seconds.
 fn told(view: &TaskView, events: &[Event]) -> Vec<String> {
-    let timeline = timeline(view, events.iter(), Mono(600_000), 600_000);
+    let timeline = timeline(view, events.iter(), Mono::at(600_000), 600_000);
     assert_eq!(timeline.window, Span { from: 0, to: 600_000 });
     let name = |what: &What| match what {
         What::Hold { holders, start_seen, end } => {
@@ -92,9 +92,9 @@ fn holds_gaps_and_handovers() {
         acquired(300, "a"),
     ];
     let mut view = held_view("a", 300_000, 600_000, 1);
-    view.lock_mut().unwrap().renewals = [Mono(590_000)].into_iter().collect();
+    view.lock_mut().unwrap().renewals = [Mono::at(590_000)].into_iter().collect();
     view.lock_mut().unwrap().hold.as_mut().unwrap().acquired =
-        Some(lockwatch_judge::time::ServerTime(1));
+        Some(lockwatch_judge::time::ServerTime::at(1));
     let expected = [
         "0-100 a at least expired",
         "130-300 b replaced",

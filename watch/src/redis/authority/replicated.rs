@@ -126,7 +126,7 @@ mod tests {
         let mut replicated = Replicated::new(&store, &nodes);
         let mut hear = |host: &str, role, failed| {
             let report = NodeReport { role, failed, ..NodeReport::default() };
-            replicated.report(&at(host).to_string(), &report, Mono(0));
+            replicated.report(&at(host).to_string(), &report, Mono::at(0));
             replicated.master()
         };
         let name = Some(Unknown::TlsName);

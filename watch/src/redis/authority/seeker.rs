@@ -364,12 +364,15 @@ mod tests {
             timeout_ms: 5_000,
             ..store(Servers::Cluster(cluster.clone()))
         };
-        Seeker::new(&store, &cluster, Mono(0))
+        Seeker::new(&store, &cluster, Mono::at(0))
     }
 
     /// Connects the server that `dial` is for; returns the link over which it is then asked.
     fn connect(seeker: &mut Seeker, dial: &Dial, at: u64, out: &mut Out) -> LinkId {
-        assert_eq!(seeker.take(dial.link, dialled(dial, "master", at, at), Mono(at), out), None);
+        assert_eq!(
+            seeker.take(dial.link, dialled(dial, "master", at, at), Mono::at(at), out),
+            None
+        );
         let asked = actions(out);
         assert_eq!(sends(&asked), [(dial.link, cluster::commands(true).as_slice())]);
         dial.link
@@ -380,14 +383,14 @@ mod tests {
     fn whoever_answers_first_does_not_decide() {
         let _rule = crate::truth::rule("1 evidence");
         let (mut seeker, mut out) = (seeker(&[at("lonely"), at("a"), at("b")]), out());
-        assert_eq!(seeker.launch(Mono(0), &mut out), None);
+        assert_eq!(seeker.launch(Mono::at(0), &mut out), None);
         let begun = actions(&mut out);
         let dials = dials(&begun);
         assert!(dials[0].commands.iter().any(|command| command.args == [b"READONLY"]));
         let links: Vec<LinkId> =
             dials.iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
         let mut hear = |which: usize, host, ms| {
-            seeker.take(links[which], replied(layout_of(host), ms), Mono(ms), &mut out)
+            seeker.take(links[which], replied(layout_of(host), ms), Mono::at(ms), &mut out)
         };
         assert_eq!(hear(0, "old", 0), None);
         assert_eq!(hear(1, "new", 50), None);
@@ -402,22 +405,22 @@ mod tests {
     #[test]
     fn an_answer_to_an_earlier_round_is_no_vote() {
         let (mut seeker, mut out) = (seeker(&[at("slow"), at("a"), at("b")]), out());
-        seeker.launch(Mono(0), &mut out);
+        seeker.launch(Mono::at(0), &mut out);
         let begun = actions(&mut out);
         let links: Vec<LinkId> =
             dials(&begun).iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
         let settled = links[1..]
             .iter()
-            .map(|link| seeker.take(*link, replied(layout_of("new"), 10), Mono(10), &mut out));
+            .map(|link| seeker.take(*link, replied(layout_of("new"), 10), Mono::at(10), &mut out));
         assert_eq!(settled.collect::<Vec<_>>(), [None, Some(Ok(map("new", 16_383)))]);
         // Nobody is in a hurry: the next round begins after five intervals.
-        assert_eq!(seeker.next_launch(), Some(Mono(5_000)), "the slow one is given up first");
+        assert_eq!(seeker.next_launch(), Some(Mono::at(5_000)), "the slow one is given up first");
         let mut slow = seeker;
         slow.hurry();
-        assert_eq!(slow.launch(Mono(500), &mut out), None);
+        assert_eq!(slow.launch(Mono::at(500), &mut out), None);
         let asked = actions(&mut out);
         assert!(sends(&asked).iter().all(|(link, _)| *link != links[0]), "it still owes an answer");
-        let vote = slow.take(links[0], replied(layout_of("old"), 510), Mono(510), &mut out);
+        let vote = slow.take(links[0], replied(layout_of("old"), 510), Mono::at(510), &mut out);
         assert_eq!(vote, None);
         assert_eq!(slow.round.as_ref().map(|round| round.votes.len()), Some(0));
     }
@@ -427,15 +430,15 @@ mod tests {
     fn a_connection_is_kept_until_it_fails() {
         let (mut seeker, mut out) = (seeker(&[at("a")]), out());
         let round = |seeker: &mut Seeker, ms: u64, out: &mut Out| {
-            seeker.launch(Mono(ms), out);
+            seeker.launch(Mono::at(ms), out);
             actions(out)
         };
         let begun = round(&mut seeker, 0, &mut out);
         let link = connect(&mut seeker, dials(&begun)[0], 0, &mut out);
-        assert!(seeker.take(link, replied(layout_of("a"), 1), Mono(1), &mut out).is_some());
+        assert!(seeker.take(link, replied(layout_of("a"), 1), Mono::at(1), &mut out).is_some());
         let next = round(&mut seeker, 25_001, &mut out);
         assert_eq!((sends(&next).len(), dials(&next).len()), (1, 0));
-        let lost = seeker.take(link, failed(Unknown::Closed), Mono(25_002), &mut out);
+        let lost = seeker.take(link, failed(Unknown::Closed), Mono::at(25_002), &mut out);
         assert_eq!(lost, Some(Err(Unknown::Closed)));
         assert_eq!(closed(&actions(&mut out)), [link]);
         let again = round(&mut seeker, 30_002, &mut out);

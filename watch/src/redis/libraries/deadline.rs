@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn held_until(ms: i64) -> Value {
-        leases(ServerTime(ms))
+        leases(ServerTime::at(ms))
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
             let ms = if seconds > 1e12 { seconds } else { seconds * 1e3 };
             let [lease] = &leases.all[..] else { panic!("{line}") };
             #[expect(clippy::cast_precision_loss, reason = "an instant of today")]
-            let off = (lease.until.0 as f64 - ms).abs();
+            let off = (lease.until.ms() as f64 - ms).abs();
             assert!(off <= 1.0, "{line}");
         }
         assert_eq!(states, 7);

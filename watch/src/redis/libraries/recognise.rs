@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     const UUID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
-    const NOW: ServerTime = ServerTime(1_796_000_000_000);
+    const NOW: ServerTime = ServerTime::at(1_796_000_000_000);
 
     fn seen(key: &str, ttl_ms: Option<u64>, content: Content) -> ScannedKey {
         ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, now: NOW, content }
@@ -385,7 +385,7 @@ mod tests {
     }
 
     fn sorted(key: &str, ttl_ms: Option<u64>, has_writer: bool, after_ms: Option<i64>) -> Guess {
-        let newest = after_ms.map(|ms| format!("{}", NOW.0 + ms).into_bytes());
+        let newest = after_ms.map(|ms| format!("{}", NOW.ms() + ms).into_bytes());
         recognise(&seen(key, ttl_ms, Content::Sorted { has_writer, newest }))
     }
 
@@ -427,7 +427,7 @@ mod tests {
     /// A time that has passed may be when the lock was taken.
     #[test]
     fn a_time_to_come_is_a_deadline_and_a_count_is_a_counter() {
-        let at = |ms: i64| format!("{}.25", (NOW.0 + ms) / 1_000);
+        let at = |ms: i64| format!("{}.25", (NOW.ms() + ms) / 1_000);
         let library = |guess: Guess| match guess {
             Guess::Doubtful(laid, _) => laid.library,
             Guess::Unreadable(_) => "unread",

@@ -118,7 +118,7 @@ mod tests {
             let content =
                 Content::Text { length: value.len() as u64, start: value.as_bytes().to_vec() };
             let key = b"job-lock:prod:nightly".to_vec();
-            let now = ServerTime(0);
+            let now = ServerTime::at(0);
             let seen = ScannedKey { key, ttl_ms: ttl.parse().ok(), now, content };
             assert!(matches!(recognise(&seen), Guess::Lock(Laid { library: NAME, .. })));
         }

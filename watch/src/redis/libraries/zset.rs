@@ -223,7 +223,7 @@ mod tests {
         assert!(leases.needs_ttl);
         let all = leases.all.into_iter().map(|lease| {
             assert!(lease.holder.secret, "a token releases the lock");
-            (String::from_utf8(lease.holder.client).unwrap(), lease.until.0)
+            (String::from_utf8(lease.holder.client).unwrap(), lease.until.ms())
         });
         (leases.mode, all.collect())
     }

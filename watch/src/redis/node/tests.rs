@@ -47,8 +47,8 @@ fn config() -> Store {
 fn node(standing: Standing, own: &Tasks) -> Node {
     let (index, tasks, sizes) = (StoreIndex(0), Tasks::default(), Sizes::default());
     let assignment = Assignment { epoch: 0, index, store: config(), tasks, sizes };
-    let mut node = Node::new(at("one"), "one:6379".into(), &assignment, Mono(0));
-    node.assign(&duty(standing, own), Mono(0));
+    let mut node = Node::new(at("one"), "one:6379".into(), &assignment, Mono::at(0));
+    node.assign(&duty(standing, own), Mono::at(0));
     node
 }
 
@@ -102,7 +102,7 @@ fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
     let (mut node, mut out) = (node(Standing::Decides, &tasks(0..2)), out());
     let link = connect(&mut node, "master", 0, &mut out);
     assert_eq!(asks(&mut node, 0, &mut out).len(), 1);
-    node.assign(&duty(Standing::Decides, &tasks(1..2)), Mono(1));
+    node.assign(&duty(Standing::Decides, &tasks(1..2)), Mono::at(1));
     node.take(link, failed(Unknown::Closed), now(2), &mut out);
     let reported = actions(&mut out);
     let outcome = Outcome::Failed { tasks: [TaskIndex(1)].to_vec(), why: Unknown::Closed };
@@ -112,9 +112,9 @@ fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
 /// Asks at `asked`; the server does not answer until a reload two seconds later. Returns whether
 /// that was too long.
 fn asked_in_vain(node: &mut Node, asked: u64, out: &mut Out) -> bool {
-    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(asked));
+    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono::at(asked));
     assert_eq!(asks(node, asked, out).len(), 1, "{asked}");
-    node.configure(&config(), Mono(asked + 2_000));
+    node.configure(&config(), Mono::at(asked + 2_000));
     node.overdue(now(asked + 2_000), out).is_some()
 }
 
@@ -131,9 +131,9 @@ fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read() {
     for asked in [100_000, 200_000, 300_000] {
         assert!(!asked_in_vain(&mut node, asked, &mut out), "{asked}");
     }
-    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(400_000));
+    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono::at(400_000));
     assert_eq!(asks(&mut node, 400_000, &mut out).len(), 1);
-    node.configure(&config(), Mono(402_000));
+    node.configure(&config(), Mono::at(402_000));
     let report = node.overdue(now(402_000), &mut out);
     assert!(report.is_some_and(|report| report.failed == Some(Unknown::Timeout)));
     assert_eq!(closed(&actions(&mut out)), [link]);
@@ -159,11 +159,11 @@ fn a_witness_that_is_out_of_reach_makes_no_task_unknown() {
 fn another_interval_counts_from_the_reload_on() {
     let own = tasks(0..1);
     let mut node = node(Standing::Decides, &own);
-    node.configure(&Store { interval_ms: 1_000, ..config() }, Mono(0));
-    node.assign(&duty(Standing::Decides, &own), Mono(0));
-    let batch = node.schedule.due(Mono(0)).unwrap();
+    node.configure(&Store { interval_ms: 1_000, ..config() }, Mono::at(0));
+    node.assign(&duty(Standing::Decides, &own), Mono::at(0));
+    let batch = node.schedule.due(Mono::at(0)).unwrap();
     node.schedule.finished(&batch);
-    assert_eq!(node.schedule.next_wake(), Some(Mono(1_000)));
+    assert_eq!(node.schedule.next_wake(), Some(Mono::at(1_000)));
 }
 
 /// Otherwise the task that has waited longest would never be read while reloads come more often
@@ -173,9 +173,9 @@ fn the_sweep_goes_on_where_it_was_however_often_the_configuration_is_read() {
     let own = tasks(0..3 * BATCH_TASKS);
     let mut node = node(Standing::Decides, &own);
     let begins_with = |reload: u64| {
-        node.configure(&config(), Mono(reload * 10_000));
-        node.assign(&duty(Standing::Decides, &own), Mono(reload * 10_000));
-        let batch = node.schedule.due(Mono(reload * 10_000)).unwrap();
+        node.configure(&config(), Mono::at(reload * 10_000));
+        node.assign(&duty(Standing::Decides, &own), Mono::at(reload * 10_000));
+        let batch = node.schedule.due(Mono::at(reload * 10_000)).unwrap();
         node.schedule.finished(&batch);
         batch.tasks[0].0 as usize / BATCH_TASKS
     };
@@ -185,11 +185,11 @@ fn the_sweep_goes_on_where_it_was_however_often_the_configuration_is_read() {
 #[test]
 fn other_tasks_detach_what_is_under_way_from_its_slot() {
     let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));
-    let first = node.schedule.due(Mono(0)).unwrap();
+    let first = node.schedule.due(Mono::at(0)).unwrap();
     node.flights.push_back(flight(What::Scheduled(first), &tasks(0..1)));
     node.opening =
-        Some(flight(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
-    node.assign(&duty(Standing::Decides, &tasks(0..BATCH_TASKS)), Mono(30_001));
+        Some(flight(What::Scheduled(node.schedule.due(Mono::at(30_000)).unwrap()), &tasks(1..2)));
+    node.assign(&duty(Standing::Decides, &tasks(0..BATCH_TASKS)), Mono::at(30_001));
     for flight in node.flights.iter().chain(&node.opening) {
         assert!(matches!(&flight.what, What::Scheduled(batch) if batch.kind == BatchKind::Extra));
     }
@@ -201,9 +201,9 @@ fn another_standing_drops_what_waits_to_be_asked() {
     let (mut node, mut out) = (node(Standing::Decides, &own), out());
     connect(&mut node, "master", 0, &mut out);
     let parts = [(TaskIndex(0), Scope::ALL)].to_vec();
-    node.read_parts(parts, &"two:6379".into(), Mono(0), &mut out);
+    node.read_parts(parts, &"two:6379".into(), Mono::at(0), &mut out);
     assert_eq!(node.remote_parts.len(), 1);
-    node.assign(&duty(Standing::Witness, &own), Mono(1));
+    node.assign(&duty(Standing::Witness, &own), Mono::at(1));
     assert!(node.remote_parts.is_empty());
 }
 
@@ -213,7 +213,7 @@ fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     connect(&mut node, "master", 0, &mut out);
     for (task, of) in [(0, "two:6379"), (0, "two:6379"), (1, "two:6379"), (0, "three:6379")] {
         let parts = [(TaskIndex(task), Scope::ALL)].to_vec();
-        node.read_parts(parts, &of.into(), Mono(0), &mut out);
+        node.read_parts(parts, &of.into(), Mono::at(0), &mut out);
     }
     assert_eq!(node.remote_parts.len(), 3);
 }
@@ -238,8 +238,8 @@ fn a_witness_is_read_at_the_full_pace_while_it_says_master() {
     for (turn, (role, every)) in roles.into_iter().enumerate() {
         let ms = 1_000_000 * turn as u64;
         let link = connect(&mut node, role, ms, &mut out);
-        assert!(node.schedule.due(Mono(ms)).is_some(), "at once");
-        let next_ms = node.schedule.next_wake().unwrap().since_ms(Mono(ms));
+        assert!(node.schedule.due(Mono::at(ms)).is_some(), "at once");
+        let next_ms = node.schedule.next_wake().unwrap().since_ms(Mono::at(ms));
         assert_eq!(next_ms.div_ceil(60_000), every, "{role}: {next_ms}");
         node.take(link, failed(Unknown::Closed), now(ms), &mut out);
     }
@@ -297,7 +297,7 @@ fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
     node.take(dial.link, event, now(4_310), &mut out);
     let reported = actions(&mut out);
     let sample = samples(&reported)[0];
-    assert_eq!((sample.sent, sample.took_ms), (Mono(4_200), 100));
+    assert_eq!((sample.sent, sample.took_ms), (Mono::at(4_200), 100));
     let Outcome::Read { readings, .. } = &sample.outcome else { panic!("{sample:?}") };
     assert_eq!(readings[0].1.lock().unwrap(), &LockReading::Free);
 }
@@ -324,8 +324,8 @@ fn a_greeting_without_the_replies_to_its_batch_makes_no_connection() {
 fn a_reload_during_a_dial_drops_the_batch_that_went_with_it_and_keeps_the_connection() {
     let (mut node, mut out) = (node(Standing::Decides, &tasks(0..1)), out());
     let dial = opening(&mut node, &mut out);
-    node.configure(&config(), Mono(4_001));
-    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(4_001));
+    node.configure(&config(), Mono::at(4_001));
+    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono::at(4_001));
     node.take(dial.link, dialled(&dial, "master", 4_000, 4_010), now(4_010), &mut out);
     let reported = actions(&mut out);
     assert_eq!((samples(&reported).len(), closed(&reported).len()), (0, 0));
@@ -343,8 +343,8 @@ fn the_replies_to_batches_that_a_reload_dropped_are_skipped() {
     let (mut node, mut out) = (node(Standing::Decides, &tasks(0..1)), out());
     connect(&mut node, "master", 0, &mut out);
     let old = asks(&mut node, 0, &mut out);
-    node.configure(&config(), Mono(10));
-    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(10));
+    node.configure(&config(), Mono::at(10));
+    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono::at(10));
     let new = asks(&mut node, 10, &mut out);
     assert_eq!((old.len(), new.len()), (1, 1));
     answer(&mut node, &old[0], 20, &mut out);
@@ -352,14 +352,14 @@ fn the_replies_to_batches_that_a_reload_dropped_are_skipped() {
     answer(&mut node, &new[0], 30, &mut out);
     let reported = actions(&mut out);
     let sample = samples(&reported)[0];
-    assert_eq!((sample.sent, sample.took_ms), (Mono(10), 20));
+    assert_eq!((sample.sent, sample.took_ms), (Mono::at(10), 20));
     assert!(matches!(sample.outcome, Outcome::Read { .. }));
     assert_eq!(node.dropped, 0);
     // With the connection, what would still come over it is gone.
-    node.configure(&config(), Mono(40));
-    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(40));
+    node.configure(&config(), Mono::at(40));
+    node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono::at(40));
     asks(&mut node, 40, &mut out);
-    node.configure(&config(), Mono(50));
+    node.configure(&config(), Mono::at(50));
     assert_eq!(node.dropped, 1);
     let link = node.link.id().unwrap();
     node.take(link, failed(Unknown::Closed), now(60), &mut out);
@@ -374,21 +374,21 @@ fn a_connection_that_is_used_rarely_is_kept_alive() {
     let asked = asks(&mut node, 0, &mut out);
     answer(&mut node, &asked[0], 10, &mut out);
     // A free lock is confirmed soon.
-    let confirms = node.next_wake().unwrap().0;
+    let confirms = node.next_wake().unwrap().ms();
     if let Some(asked) = asks(&mut node, confirms, &mut out).first() {
         answer(&mut node, asked, confirms + 1, &mut out);
     }
     drop(actions(&mut out));
     let echo = [Command::new(["ECHO", ""])];
-    let mut at = node.next_wake().unwrap().0;
+    let mut at = node.next_wake().unwrap().ms();
     for _ in 0..3 {
         assert_eq!(asks(&mut node, at - 1, &mut out), [[]; 0]);
         assert_eq!(asks(&mut node, at, &mut out), [echo.to_vec()]);
-        assert_eq!(node.next_wake(), Some(Mono(at + 3_000)), "it has three seconds to answer");
+        assert_eq!(node.next_wake(), Some(Mono::at(at + 3_000)), "it has three seconds to answer");
         let report = receive(&mut node, [bytes("")].to_vec(), at + 5, &mut out);
         assert_eq!((report.role, report.failed), (None, None), "the answer does not matter");
         assert_eq!(samples(&actions(&mut out)).len(), 0);
-        assert_eq!(node.next_wake(), Some(Mono(at + 1_000)));
+        assert_eq!(node.next_wake(), Some(Mono::at(at + 1_000)));
         at += 1_000;
     }
     // Whoever is asked each second anyway needs none.

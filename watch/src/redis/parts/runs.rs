@@ -26,9 +26,9 @@ pub fn runs_claim(runs: &GuardRuns) -> (Vec<u8>, Vec<u8>) {
     let mut words: Vec<String> = Vec::new();
     for Ended { from, to, code, asked } in &runs.ended {
         let mark = if *asked { "!" } else { "" };
-        words.push(format!("{}-{}={code}{mark}", from.0, to.0));
+        words.push(format!("{}-{}={code}{mark}", from.ms(), to.ms()));
     }
-    words.extend(runs.since.map(|since| format!("{}-", since.0)));
+    words.extend(runs.since.map(|since| format!("{}-", since.ms())));
     words.push(HOST.to_owned());
     let value = [words.join(" ").as_bytes(), &runs.host].concat();
     ([PREFIX, &runs.instance].concat(), value)
@@ -69,18 +69,18 @@ pub(super) fn read(instance: Vec<u8>, value: &[u8]) -> Option<GuardRuns> {
             return None;
         }
         let (from, end) = word.split_once('-')?;
-        let from = ServerTime(from.parse().ok()?);
+        let from = ServerTime::at(from.parse().ok()?);
         if end.is_empty() {
             runs.since = Some(from);
             continue;
         }
         let (to, code) = end.split_once('=')?;
-        let to = ServerTime(to.parse().ok()?);
+        let to = ServerTime::at(to.parse().ok()?);
         let (code, asked) = code.strip_suffix('!').map_or((code, false), |code| (code, true));
         runs.ended.push(Ended { from, to, code: code.parse().ok()?, asked });
     }
     let is_sound = runs.ended.len() <= GuardRuns::ENDED_MAX
-        && runs.ended.iter().all(|run| run.from.0 >= 0 && run.from <= run.to);
+        && runs.ended.iter().all(|run| run.from.ms() >= 0 && run.from <= run.to);
     is_sound.then_some(runs)
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn ended(from: i64, to: i64, code: u8, asked: bool) -> Ended {
-        Ended { from: ServerTime(from), to: ServerTime(to), code, asked }
+        Ended { from: ServerTime::at(from), to: ServerTime::at(to), code, asked }
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
                 instance: b"A".to_vec(),
                 host: b"web 1".to_vec(),
                 ended: runs.0,
-                since: runs.1.map(ServerTime),
+                since: runs.1.map(ServerTime::at),
             };
             let (field, value) = runs_claim(&runs);
             assert_eq!((&*field, &*value), (&b"runs:A"[..], written.as_bytes()));
@@ -155,7 +155,7 @@ mod tests {
         ];
         let items = pairs.iter().flat_map(|(field, value)| [text(field), text(value)]).collect();
         let scanned = Reply::Array(vec![text("0"), Reply::Array(items)]);
-        let outdated = |now| outdated_runs(&scanned, ServerTime(now));
+        let outdated = |now| outdated_runs(&scanned, ServerTime::at(now));
         assert_eq!(outdated(OUTDATED_MS), [b""; 0]);
         assert_eq!(outdated(OUTDATED_MS + 3), [b"runs:A"]);
         assert_eq!(outdated(OUTDATED_MS + 501), [b"runs:A", b"runs:B"]);

@@ -58,7 +58,7 @@ impl Part for Switches {
             return;
         };
         let own = fields.iter().zip(expiries).filter_map(|(field, expiry)| match expiry {
-            Expiry::At(at) => Some((field.clone(), ServerTime(at))),
+            Expiry::At(at) => Some((field.clone(), ServerTime::at(at))),
             Expiry::Absent | Expiry::Never | Expiry::Reckoned { .. } => None,
         });
         ends.own = own.collect();
@@ -111,7 +111,7 @@ fn decode(
     replies: &mut Replies<'_>,
 ) -> Option<SwitchesReading> {
     let mut end = |replies: &mut Replies<'_>| match caps.map(|caps| expiry::take(caps, replies)) {
-        Some(Ok(Expiry::Reckoned { at, .. })) => Deadline::At(ServerTime(at)),
+        Some(Ok(Expiry::Reckoned { at, .. })) => Deadline::At(ServerTime::at(at)),
         Some(Ok(expiry)) => expiry.deadline(),
         Some(Err(_)) | None => Deadline::Torn,
     };

@@ -241,7 +241,7 @@ impl<'a> Lock<'a> {
         }
         if let Stage::Glance(known) = stage {
             return match self.take_ends(replies) {
-                Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
+                Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime::at(at)) => {
                     Ok(LockReading::Held(Arc::clone(known)))
                 }
                 _ => Err(Stage::first(self.owner(known).map(|_| Arc::clone(known)))),
@@ -386,7 +386,7 @@ fn bracket(
         // The hash may stay.
         (Value::Absent, _) if lock.field().is_some() => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
-            Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
+            Bracket::Whole(held(mode, holders, Deadline::At(ServerTime::at(at))))
         }
         (Value::Present { mode, holders }, Some(Expiry::Never)) => {
             Bracket::Whole(held(mode, holders, Deadline::Never))
@@ -404,7 +404,7 @@ fn leased(leases: Leases, agreed: Option<Expiry>, now: ServerTime) -> Bracket {
         return Bracket::Whole(LockReading::Unknown(Unknown::Layout));
     }
     let key = match agreed {
-        Some(Expiry::At(at)) => Some(ServerTime(at)),
+        Some(Expiry::At(at)) => Some(ServerTime::at(at)),
         _ => None,
     };
     all.retain(|lease| lease.until > now);

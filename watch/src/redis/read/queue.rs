@@ -123,7 +123,7 @@ impl QueueRead<'_> {
         let zset = &self.spec.zset;
         out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", "0")));
         let any = Looked { id: Id(Vec::new()), name: None, lock: Ok(None), held: None };
-        let (now, members) = (ServerTime(0), 0);
+        let (now, members) = (ServerTime::at(0), 0);
         let listing = Listing { now, members, first: vec![any], left: Vec::new(), next: None };
         self.place_asks(&listing, out);
         let Some(pattern) = &self.spec.lock else { return };
@@ -236,8 +236,8 @@ impl QueueRead<'_> {
         match score {
             Reply::Nil => Ok(None),
             Reply::Error(error) => Err(error.into()),
-            Reply::Bytes(text) if text == b"inf" => Ok(Some(ServerTime(i64::MAX))),
-            Reply::Bytes(text) if text == b"-inf" => Ok(Some(ServerTime(i64::MIN))),
+            Reply::Bytes(text) if text == b"inf" => Ok(Some(ServerTime::at(i64::MAX))),
+            Reply::Bytes(text) if text == b"-inf" => Ok(Some(ServerTime::at(i64::MIN))),
             Reply::Bytes(text) => {
                 instant::of_unit(text, self.spec.unit).map(Some).ok_or(Unknown::Layout)
             }
@@ -320,9 +320,9 @@ fn count(reply: &Reply) -> Result<u64, Unknown> {
 /// An instant as a score in this unit.
 fn score(instant: ServerTime, unit: Unit) -> String {
     match unit {
-        Unit::Milliseconds => format!("{}", instant.0),
+        Unit::Milliseconds => format!("{}", instant.ms()),
         Unit::Seconds => {
-            format!("{}.{:03}", instant.0.div_euclid(1_000), instant.0.rem_euclid(1_000))
+            format!("{}.{:03}", instant.ms().div_euclid(1_000), instant.ms().rem_euclid(1_000))
         }
     }
 }
@@ -439,12 +439,12 @@ mod tests {
         let locks = [held, [Reply::Int(-2), bytes(""), Reply::Int(-2)]].concat();
         let queue = places(&stage, &[&[scores][..], &locks].concat());
         assert_eq!((queue.members, queue.due), (7, 1));
-        let at = |seconds: i64| ServerTime((NOW + seconds) * 1_000);
+        let at = |seconds: i64| ServerTime::at((NOW + seconds) * 1_000);
         let [a, next] = &queue.first[..] else { panic!("{queue:?}") };
         assert_eq!((&a.id, a.due), (&id("a"), at(-10)));
         let Some(LockReading::Held(held)) = &a.lock else { panic!("{a:?}") };
-        assert_eq!(held.deadline, Deadline::At(ServerTime(NOW * 1_000 + 500)));
-        assert_eq!((&next.id, next.due.0, &next.lock), (&id("b"), NOW * 1_000 + 500, &None));
+        assert_eq!(held.deadline, Deadline::At(ServerTime::at(NOW * 1_000 + 500)));
+        assert_eq!((&next.id, next.due.ms(), &next.lock), (&id("b"), NOW * 1_000 + 500, &None));
         let [old] = &queue.left[..] else { panic!("{queue:?}") };
         assert_eq!((old.place, &old.lock), (Place::Gone, &LockReading::Free));
         assert_eq!(to_follow(&queue), [Followed { id: id("a"), held: Some(held.clone()) }]);
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn the_field_of_a_known_owner_is_asked_about() {
         let spec = QueueSpec::new(b"tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "hash");
-        let until = ServerTime(NOW * 1_000 + 500);
+        let until = ServerTime::at(NOW * 1_000 + 500);
         for (caps, asked_too) in [(CAPS, false), (Caps { hpexpiretime: true, ..CAPS }, true)] {
             let queue = QueueRead { spec: &spec, caps };
             let mut before = Vec::new();
@@ -475,7 +475,7 @@ mod tests {
                 let mut replies = vec![scores, Reply::Int(-1), value, Reply::Int(-1)];
                 if expected != Deadline::Never {
                     assert_eq!(fields, ["HPEXPIRETIME lock_a FIELDS 1 owner"]);
-                    replies.push(Reply::Array(vec![Reply::Int(until.0)]));
+                    replies.push(Reply::Array(vec![Reply::Int(until.ms())]));
                 }
                 assert_eq!(asks.len(), replies.len(), "{fields:?}");
                 let read = queue.take(&stage, &mut Replies::new(&replies)).unwrap();
@@ -545,7 +545,7 @@ mod tests {
         let first: Vec<&Id> = queue.first.iter().map(|member| &member.id).collect();
         let left: Vec<(&Id, Place)> =
             queue.left.iter().map(|left| (&left.id, left.place)).collect();
-        let later = Place::Due(ServerTime((NOW + 50) * 1_000));
+        let later = Place::Due(ServerTime::at((NOW + 50) * 1_000));
         assert_eq!(first, [&id("c")]);
         assert_eq!(left, [(&id("a"), Place::Gone), (&id("b"), later)]);
         assert_eq!(queue.due, 1);
@@ -584,7 +584,7 @@ mod tests {
         let Stage::Places(listing) = &stage else { panic!("{stage:?}") };
         let due: Vec<&Id> = listing.first.iter().map(|member| &member.id).collect();
         assert_eq!(due, [&id("a"), &id("b"), &id("c")]);
-        assert_eq!(listing.next.as_ref().unwrap().due, ServerTime(i64::MAX));
+        assert_eq!(listing.next.as_ref().unwrap().due, ServerTime::at(i64::MAX));
         let unknown = |why| Ok(QueueReading::Unknown(why));
         let listed_as = |listed: &[&str]| first(&[], listed).map_err(|_| ());
         assert_eq!(listed_as(&["a", "soon"]), unknown(Unknown::Layout));

@@ -57,7 +57,7 @@ mod tests {
     }
 
     fn turn(name: &str, from: i64) -> Turn {
-        Turn { name: name.as_bytes().to_vec(), from: ServerTime(from) }
+        Turn { name: name.as_bytes().to_vec(), from: ServerTime::at(from) }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use lockwatch_judge::clients_meet;
 use lockwatch_judge::reading::{
     Deadline, Held, LockReading, Mode, Switch, SwitchesReading, TurnReading, User,
 };
+use lockwatch_judge::seldom::Seldom;
 use lockwatch_judge::spec::{KindSpec, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -95,10 +96,10 @@ pub(super) struct Entry {
     /// When a switch was first seen to have vanished, until that is confirmed.
     pub(super) vanished_since: Option<Mono>,
     /// The switches that were on, sorted.
-    pub(super) on: Vec<User>,
+    pub(super) on: Seldom<Vec<User>>,
     /// When the grace ends of each gap that may have begun: with the lock free, or with a switch
     /// on. Only the state knows which of them began the gap, so there may be several.
-    pub(super) graces_over: Vec<Mono>,
+    pub(super) graces_over: Seldom<Vec<Mono>>,
     /// Reads after deadlines since the last regular read.
     pub(super) deadline_reads: u8,
     /// When to check whether the lock is still held after its deadline.
@@ -147,14 +148,14 @@ impl Entry {
             free: false,
             free_since: None,
             vanished_since: None,
-            on: Vec::new(),
-            graces_over: Vec::new(),
+            on: Seldom::default(),
+            graces_over: Seldom::default(),
             deadline_reads: 0,
             deadline_at: None,
             proves_holders: watched.proves_holders,
             settle_ms: watched.settle_ms,
             held: None,
-            young_until: Mono(0),
+            young_until: Mono::at(0),
             young_at: None,
             known: None,
             doubted: false,
@@ -229,7 +230,7 @@ impl Entry {
     fn somebody_has_it(&mut self) {
         self.free = false;
         self.free_since = None;
-        self.graces_over.clear();
+        self.graces_over = Seldom::default();
     }
 
     fn nobody_has_it(&mut self, sent: Mono) {
@@ -317,7 +318,9 @@ impl Entry {
     /// The next instant at which a grace ends, as of a read at `sent`. Instants that this read
     /// covered are removed.
     fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
-        self.graces_over.retain(|over| *over >= sent);
+        if let Some(graces_over) = self.graces_over.present() {
+            graces_over.retain(|over| *over >= sent);
+        }
         self.graces_over.first().copied()
     }
 

@@ -88,7 +88,7 @@ mod tests {
         let mut lead = Lead::new(3);
         assert_eq!(lead.master(), Err(Unknown::NotReadYet));
         for (line, ((node, at, role), master, masters)) in story.iter().enumerate() {
-            lead.heard(*node, Mono(*at), *role);
+            lead.heard(*node, Mono::at(*at), *role);
             assert_eq!((lead.master(), lead.masters()), (*master, masters.to_vec()), "line {line}");
         }
     }

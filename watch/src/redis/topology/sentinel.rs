@@ -498,19 +498,19 @@ mod tests {
         for (what, sentinels, said, at, master, peers, ends) in table {
             let mut quorum = Quorum::new(sentinels, 2_000);
             for (sentinel, asked, answer) in said {
-                quorum.answered(sentinel, Mono(asked), answer);
+                quorum.answered(sentinel, Mono::at(asked), answer);
             }
             assert_eq!(
-                quorum.master(Mono(at)),
+                quorum.master(Mono::at(at)),
                 master.map(server).ok_or(Unknown::Quorum),
                 "{what}: master"
             );
             assert_eq!(
-                quorum.peers(Mono(at)),
+                quorum.peers(Mono::at(at)),
                 peers.iter().map(|name| server(name)).collect::<Vec<_>>(),
                 "{what}: peers"
             );
-            assert_eq!(quorum.ends(), ends.map(Mono), "{what}: end");
+            assert_eq!(quorum.ends(), ends.map(Mono::at), "{what}: end");
             if let (Some(end), Some(_)) = (quorum.ends(), master) {
                 assert_eq!(quorum.master(end), Err(Unknown::Quorum), "{what}: at its end");
                 assert!(quorum.master(end.minus_ms(1)).is_ok(), "{what}: just before");
@@ -523,9 +523,9 @@ mod tests {
         let of = |words: [Unknown; 3]| {
             let mut quorum = Quorum::new(3, 2_000);
             for (number, why) in words.into_iter().enumerate() {
-                quorum.answered(number, Mono(0), Err(why));
+                quorum.answered(number, Mono::at(0), Err(why));
             }
-            quorum.master(Mono(0)).unwrap_err()
+            quorum.master(Mono::at(0)).unwrap_err()
         };
         use Unknown::{Auth, Connect, Quorum as NoQuorum, TlsExpired, TlsName};
         assert_eq!(of([TlsName, Connect, TlsName]), TlsName);
@@ -537,13 +537,13 @@ mod tests {
     #[test]
     fn the_last_word_is_kept_for_people() {
         let mut quorum = Quorum::new(2, 2_000);
-        quorum.answered(0, Mono(0), answer("m"));
+        quorum.answered(0, Mono::at(0), answer("m"));
         assert_eq!(
             (quorum.word(0), quorum.word(1), quorum.word(2)),
             (Some(Ok(server("m"))), None, None)
         );
-        quorum.answered(0, Mono(5), Err(Unknown::Connect));
-        quorum.answered(0, Mono(4), answer("n"));
+        quorum.answered(0, Mono::at(5), Err(Unknown::Connect));
+        quorum.answered(0, Mono::at(4), answer("n"));
         assert_eq!(quorum.word(0), Some(Err(Unknown::Connect)));
     }
 }

@@ -17,7 +17,7 @@ pub struct Bucket {
 impl Bucket {
     /// A bucket that allows `capacity` items at once.
     pub fn full(capacity: u32) -> Bucket {
-        Bucket { tokens: u64::from(capacity) * TOKENS, at: Mono(0) }
+        Bucket { tokens: u64::from(capacity) * TOKENS, at: Mono::at(0) }
     }
 
     /// When `things` may be taken, not before `now`. For more than the capacity, this is when the

@@ -122,7 +122,7 @@ fn a_bucket_gives_its_capacity_and_then_its_rate() {
     let mut bucket = Bucket::full(3);
     let mut taken = Vec::new();
     for ms in 0..1_000 {
-        let now = Mono(50_000 + ms);
+        let now = Mono::at(50_000 + ms);
         assert_eq!(
             bucket.ready_at(1, 4, now) <= now,
             bucket.clone().take(1, 4, 3, now),
@@ -134,26 +134,26 @@ fn a_bucket_gives_its_capacity_and_then_its_rate() {
         }
     }
     assert_eq!(taken, [0, 1, 2, 250, 500, 750]);
-    assert_eq!(bucket.ready_at(1, 4, Mono(50_999)), Mono(51_000));
+    assert_eq!(bucket.ready_at(1, 4, Mono::at(50_999)), Mono::at(51_000));
     let mut fast = Bucket::full(10);
-    assert!(fast.take(10, 15_000, 10, Mono(0)));
-    assert!(!fast.take(16, 15_000, 100, Mono(1)), "15 each millisecond");
+    assert!(fast.take(10, 15_000, 10, Mono::at(0)));
+    assert!(!fast.take(16, 15_000, 100, Mono::at(1)), "15 each millisecond");
 }
 
 #[test]
 fn a_bucket_that_rested_holds_no_more_than_its_capacity() {
     let mut bucket = Bucket::full(2);
-    assert!(bucket.take(2, 1_000, 2, Mono(0)));
-    assert!(bucket.take(2, 1_000, 2, Mono(1_000_000)));
-    assert!(!bucket.take(1, 1_000, 2, Mono(1_000_000)));
+    assert!(bucket.take(2, 1_000, 2, Mono::at(0)));
+    assert!(bucket.take(2, 1_000, 2, Mono::at(1_000_000)));
+    assert!(!bucket.take(1, 1_000, 2, Mono::at(1_000_000)));
 }
 
 #[test]
 fn who_takes_more_than_there_is_leaves_nothing() {
     let mut bucket = Bucket::full(5);
-    assert!(!bucket.take(6, 1_000, 5, Mono(0)));
-    assert!(!bucket.take(1, 1_000, 5, Mono(0)));
-    assert!(bucket.take(1, 1_000, 5, Mono(1)));
+    assert!(!bucket.take(6, 1_000, 5, Mono::at(0)));
+    assert!(!bucket.take(1, 1_000, 5, Mono::at(0)));
+    assert!(bucket.take(1, 1_000, 5, Mono::at(1)));
 }
 
 #[test]

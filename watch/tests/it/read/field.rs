@@ -74,7 +74,7 @@ fn hueys_value_identifies_nobody() {
 /// What ends a hold is the end of its field, and that of the hash only if it comes earlier.
 #[test]
 fn the_earlier_deadline_of_field_and_hash_counts() {
-    let at = |ms| Deadline::At(ServerTime(ms));
+    let at = |ms| Deadline::At(ServerTime::at(ms));
     for (hash, field, expected) in [
         (-1, -1, Deadline::Never),
         (-1, 30_000, at(30_000)),

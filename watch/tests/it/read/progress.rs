@@ -180,7 +180,7 @@ fn ends(reading: &ProgressReading) -> (Result<Deadline, Unknown>, Deadline) {
 /// of the single value.
 #[test]
 fn the_deadline_is_read_with_the_value() {
-    let at = Deadline::At(ServerTime(ENDS));
+    let at = Deadline::At(ServerTime::at(ENDS));
     let string = |caps, rest: &[Reply]| {
         let round = [vec![Reply::Int(1), text("1")], rest.to_vec()].concat();
         ends(&with(caps, key(), &[round]))
@@ -207,7 +207,7 @@ fn an_empty_heartbeat_is_one() {
     assert_eq!(string(Reply::Int(-2)), ProgressReading::Absent);
     assert_eq!(string(error("NOPERM")), ProgressReading::Absent);
     let (own, _) = ends(&string(Reply::Int(ENDS)));
-    assert_eq!(own, Ok(Deadline::At(ServerTime(ENDS))));
+    assert_eq!(own, Ok(Deadline::At(ServerTime::at(ENDS))));
     assert_eq!(string(Reply::Int(-1)), lasting(""));
 }
 
@@ -226,7 +226,7 @@ fn a_field_may_have_a_deadline_of_its_own() {
         with(new, field(), &[vec![values, deadline, Reply::Int(-1)]])
     };
     let of = |all: [i64; 3]| Reply::Array(all.map(Reply::Int).to_vec());
-    let at = Deadline::At(ServerTime(ENDS));
+    let at = Deadline::At(ServerTime::at(ENDS));
     assert_eq!(ends(&value(of([-2, ENDS, -2]))), (Ok(at), Deadline::Never));
     assert_eq!(ends(&value(of([-2, -1, -2]))).0, Ok(Deadline::Never));
     assert_eq!(ends(&value(error("NOPERM"))).0, Err(Unknown::NoPermission));

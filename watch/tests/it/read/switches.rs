@@ -191,7 +191,7 @@ fn time(seconds: i64) -> Reply {
 }
 
 fn own(users: &[(&str, i64)]) -> Vec<(Vec<u8>, ServerTime)> {
-    users.iter().map(|(user, at)| (user.as_bytes().to_vec(), ServerTime(*at))).collect()
+    users.iter().map(|(user, at)| (user.as_bytes().to_vec(), ServerTime::at(*at))).collect()
 }
 
 /// Of the key that holds all, or of each user's own key.
@@ -206,7 +206,7 @@ fn when_the_keys_of_switches_end_is_read_with_them() {
     };
     let hash = || WantedSource::Hash(b"users".to_vec());
     let on = || scan(&["anna", "on"]);
-    let at = |at| Deadline::At(ServerTime(at));
+    let at = |at| Deadline::At(ServerTime::at(at));
     for (end, expected) in [
         (Reply::Int(90_000), at(90_000)),
         (Reply::Int(-1), Deadline::Never),

@@ -42,16 +42,16 @@ fn a_rhythm_is_as_exact_as_timers_are() {
 #[test]
 fn a_deadline_was_set_between_two_readings_or_with_another_lease() {
     let set = |deadline| {
-        set_between(ServerTime(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000))
+        set_between(ServerTime::at(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000))
     };
     assert_eq!(
         [30_997, 30_998, 32_002, 32_003].map(set),
-        [None, Some(ServerTime(998)), Some(ServerTime(2_002)), None]
+        [None, Some(ServerTime::at(998)), Some(ServerTime::at(2_002)), None]
     );
 }
 
 fn seen(mono: u64, server: i64) -> Seen {
-    Seen { sent: Mono(mono), first: ServerTime(server), last: ServerTime(server) }
+    Seen { sent: Mono::at(mono), first: ServerTime::at(server), last: ServerTime::at(server) }
 }
 
 /// A hold that was renewed until 140 s; the renewal came at 110 s of the server's clock, 10 s
@@ -63,21 +63,26 @@ fn renewed() -> Deadlines {
     );
     let taken = seen(1_000, 101_000);
     let before = Some(seen(0, 100_000));
-    let mut deadlines =
-        Deadlines::new(Some(ServerTime(130_000)), before, taken, Some(ServerTime(100_000)), true);
+    let mut deadlines = Deadlines::new(
+        Some(ServerTime::at(130_000)),
+        before,
+        taken,
+        Some(ServerTime::at(100_000)),
+        true,
+    );
     for at in 2..=10 {
-        let deadline = ServerTime(if at < 10 { 130_000 } else { 140_000 });
+        let deadline = ServerTime::at(if at < 10 { 130_000 } else { 140_000 });
         let read = seen(at * 1_000, 100_000 + i64::try_from(at * 1_000).unwrap());
         let terms = Terms { mode: Mode::Exclusive, leases: &mut leases, rule };
         deadlines.observe(deadline, read, false, terms);
     }
-    assert_eq!((deadlines.renewed, deadlines.set), (true, Some(ServerTime(110_000))));
+    assert_eq!((deadlines.renewed, deadlines.set), (true, Some(ServerTime::at(110_000))));
     deadlines
 }
 
 #[test]
 fn a_renewal_is_overdue_once_it_is_later_than_timers_are() {
-    let overdue_ms = |server| renewed().overdue_ms(ServerTime(server), Some(10_000));
+    let overdue_ms = |server| renewed().overdue_ms(ServerTime::at(server), Some(10_000));
     assert_eq!([120_200, 120_201].map(overdue_ms), [0, 201]);
 }
 
@@ -89,8 +94,8 @@ fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
         let moved_by = |at: u64, deadline| {
             let mut deadlines = renewed();
             let server = 100_000 + i64::try_from(at).unwrap() + ahead_ms;
-            let moved = deadlines.observe_another_clock(ServerTime(deadline), seen(at, server));
-            (moved, deadlines.overdue_ms(ServerTime(server), Some(10_000)))
+            let moved = deadlines.observe_another_clock(ServerTime::at(deadline), seen(at, server));
+            (moved, deadlines.overdue_ms(ServerTime::at(server), Some(10_000)))
         };
         // By its instant, as replication passes it on, and by the remaining time.
         for deadline in [140_000, 140_000 + ahead_ms] {
@@ -113,13 +118,13 @@ fn a_rhythm_of_unknown_period_may_have_gaps() {
         let (mut leases, rule) =
             (Leases::default(), PeriodRule { configured_ms: None, renewals_per_lease: None });
         let mut deadlines =
-            Deadlines::new(Some(ServerTime(90_000)), None, seen(1_000, 1_000), None, true);
+            Deadlines::new(Some(ServerTime::at(90_000)), None, seen(1_000, 1_000), None, true);
         let (mut at, mut counts) = (1_000, Vec::new());
         for distance_ms in distances_ms {
             at += distance_ms;
             let read = seen(at.unsigned_abs(), at);
             let terms = Terms { mode: Mode::Exclusive, leases: &mut leases, rule };
-            let moved = deadlines.observe(ServerTime(89_000 + at), read, false, terms);
+            let moved = deadlines.observe(ServerTime::at(89_000 + at), read, false, terms);
             match moved {
                 Some(Move::Renewed { in_a_row, .. }) => counts.push(in_a_row),
                 other => panic!("{other:?}"),
@@ -141,7 +146,7 @@ fn noise_does_not_rule_out_the_lease() {
     let at = |at: i64| seen(at.unsigned_abs(), at);
     let mut leases = Leases::default();
     for (before, after) in [(9_100, 10_500), (9_999, 10_000), (9_500, 10_000)] {
-        leases.learn(Mode::Exclusive, lease_between(ServerTime(39_998), at(before), at(after)));
+        leases.learn(Mode::Exclusive, lease_between(ServerTime::at(39_998), at(before), at(after)));
         assert_eq!(leases.of(Mode::Exclusive), Some(30_000), "between {before} and {after}");
     }
 }

@@ -37,11 +37,11 @@ fn shows_until(
     offset: u64,
     delta: Delta,
 ) -> Observed {
-    let clock = ServerTime(i64::try_from(at).unwrap());
-    let seen = Seen { sent: Mono(at), first: clock, last: clock };
+    let clock = ServerTime::at(i64::try_from(at).unwrap());
+    let seen = Seen { sent: Mono::at(at), first: clock, last: clock };
     let context = Context {
         seen,
-        given: Mark { offset: Some(offset), at: Mono(at) },
+        given: Mark { offset: Some(offset), at: Mono::at(at) },
         same_clock: true,
         delta,
         blind_after_ms: 60_000,
@@ -55,7 +55,7 @@ fn shows_until(
             secret: false,
         }],
         ghosts: 0,
-        deadline: Deadline::At(ServerTime(deadline)),
+        deadline: Deadline::At(ServerTime::at(deadline)),
     };
     lock.observe(&hold.map_or(LockReading::Free, |hold| held(hold).into()), context)
 }
@@ -130,7 +130,7 @@ fn what_is_left_over_stays_so_until_it_is_renewed() {
         shows_until(&mut lock, at, Some(("A", deadline)), at, delta);
         lock.hold().unwrap().left_until
     });
-    let left = Some(ServerTime(60_000));
+    let left = Some(ServerTime::at(60_000));
     assert_eq!(left_until, [left, left, left, None]);
 }
 
@@ -143,8 +143,8 @@ fn what_comes_after_the_request_is_not_overdue() {
         ..LockSpec::new(b"lock", "redisson")
     });
     let mut overdue_ms = |sent: u64, took: i64, deadline: i64| {
-        let first = ServerTime(i64::try_from(sent).unwrap());
-        let seen = Seen { sent: Mono(sent), first, last: first.plus_ms(took) };
+        let first = ServerTime::at(i64::try_from(sent).unwrap());
+        let seen = Seen { sent: Mono::at(sent), first, last: first.plus_ms(took) };
         let held = Held {
             mode: Mode::Exclusive,
             holders: vec![Holder {
@@ -154,9 +154,9 @@ fn what_comes_after_the_request_is_not_overdue() {
                 secret: false,
             }],
             ghosts: 0,
-            deadline: Deadline::At(ServerTime(deadline)),
+            deadline: Deadline::At(ServerTime::at(deadline)),
         };
-        let given = Mark { offset: None, at: Mono(sent) };
+        let given = Mark { offset: None, at: Mono::at(sent) };
         let context = Context {
             seen,
             given,
@@ -183,9 +183,9 @@ fn what_was_written_in_another_history_may_be_lost() {
     for (at, lost, what) in
         [(3_000, false, "shared"), (59_999, false, "until its end"), (60_000, true, "not after it")]
     {
-        assert_eq!(hold.may_be_lost(failover(5_000), Mono(at)), lost, "{what}");
+        assert_eq!(hold.may_be_lost(failover(5_000), Mono::at(at)), lost, "{what}");
     }
-    assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");
+    assert!(hold.may_be_lost(failover(100), Mono::at(3_000)), "the new master shares less");
 }
 
 /// Of a lock that names nobody, only the lease shows that a deadline was written after the old one.

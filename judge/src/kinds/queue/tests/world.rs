@@ -47,7 +47,7 @@ pub(super) fn spec() -> QueueSpec {
 }
 
 pub(super) fn at(seconds: i64) -> ServerTime {
-    ServerTime(if seconds <= 0 { seconds } else { EPOCH + seconds * 1_000 })
+    ServerTime::at(if seconds <= 0 { seconds } else { EPOCH + seconds * 1_000 })
 }
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
         task.kind = KindSpec::Queue(queue);
         let wanted = task.wanted.is_some().then_some(true);
         World {
-            task: Task::new(Arc::new(task), "main".into(), Mono(0)),
+            task: Task::new(Arc::new(task), "main".into(), Mono::at(0)),
             now: 100,
             ahead: 0,
             set: BTreeMap::new(),
@@ -176,7 +176,7 @@ impl World {
             authority: Authority::ALONE,
         });
         let batch = Accepted {
-            sent: Mono(self.now * 1_000),
+            sent: Mono::at(self.now * 1_000),
             attestation: &attestation,
             origin: &origin,
             continued: None,
@@ -201,7 +201,7 @@ impl World {
         });
         let parts = Parts { claims, switches, ..Parts::default() };
         let reading = TaskReading { guard: GuardReading::Queue(reading), parts };
-        let mut log = Log::new(Mono(self.now * 1_000), Some(clock));
+        let mut log = Log::new(Mono::at(self.now * 1_000), Some(clock));
         self.task.observe(&reading, batch, &mut log);
         self.events.extend(log.events(self.task.spec(), None).map(|event| event.kind));
         self
@@ -221,7 +221,7 @@ impl World {
     }
 
     pub(super) fn view(&mut self) -> TaskView {
-        self.task.view(Mono(self.now * 1_000))
+        self.task.view(Mono::at(self.now * 1_000))
     }
 
     pub(super) fn shown(&mut self) -> QueueView {
@@ -233,12 +233,12 @@ impl World {
     }
 
     pub(super) fn found(&mut self, problem: Problem) -> Finding {
-        let at = Mono(self.now * 1_000);
+        let at = Mono::at(self.now * 1_000);
         task_finding(problem, &self.view(), at)
     }
 
     pub(super) fn problems(&mut self) -> Problems {
-        let at = Mono(self.now * 1_000);
+        let at = Mono::at(self.now * 1_000);
         of_task(&self.view(), at, None)
     }
 

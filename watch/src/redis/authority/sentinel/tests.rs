@@ -16,7 +16,7 @@ fn sentinels(interval_ms: u64) -> Sentinels {
         peers: Peers::default(),
     };
     let store = Store { interval_ms, ..store(Servers::Sentinel(configured.clone())) };
-    Sentinels::new(&store, &configured, Mono(0))
+    Sentinels::new(&store, &configured, Mono::at(0))
 }
 
 /// All of them name `master`.
@@ -29,14 +29,14 @@ fn name(sentinels: &mut Sentinels, asked: Mono, master: &str) {
 }
 
 fn plan(sentinels: &mut Sentinels, now: u64) -> (Result<Vec<Arc<str>>, Unknown>, Vec<HostPort>) {
-    let plan = sentinels.plan(Mono(now), &Tasks::default(), &mut out());
+    let plan = sentinels.plan(Mono::at(now), &Tasks::default(), &mut out());
     (plan.masters.unwrap(), plan.nodes.into_iter().map(|node| node.at).collect())
 }
 
 #[test]
 fn what_sentinels_say_counts_for_two_intervals() {
     let mut sentinels = sentinels(1_000);
-    name(&mut sentinels, Mono(10_000), "a");
+    name(&mut sentinels, Mono::at(10_000), "a");
     assert_eq!(plan(&mut sentinels, 12_000).0, Ok(vec!["a:6379".into()]));
     assert_eq!(plan(&mut sentinels, 12_001).0, Err(Unknown::Quorum));
 }
@@ -44,21 +44,21 @@ fn what_sentinels_say_counts_for_two_intervals() {
 #[test]
 fn a_master_that_was_replaced_is_read_for_five_more_minutes() {
     let mut sentinels = sentinels(1_000);
-    name(&mut sentinels, Mono(10_000), "a");
+    name(&mut sentinels, Mono::at(10_000), "a");
     assert_eq!(plan(&mut sentinels, 10_000).1, [at("a")]);
     for (now, read) in [
         (11_000, vec![at("b"), at("a")]),
         (310_999, vec![at("b"), at("a")]),
         (311_000, vec![at("b")]),
     ] {
-        name(&mut sentinels, Mono(now), "b");
+        name(&mut sentinels, Mono::at(now), "b");
         assert_eq!(plan(&mut sentinels, now).1, read, "{now}");
     }
 }
 
 /// The dials that a launch begins: those for requests, and those for announcements.
 fn launch(sentinels: &mut Sentinels, now: u64, out: &mut Out) -> (Vec<Dial>, Vec<Dial>) {
-    sentinels.launch(Mono(now), out);
+    sentinels.launch(Mono::at(now), out);
     let begun = actions(out);
     let all = dials(&begun).into_iter().cloned();
     all.partition(|dial| dial.manner == Manner::Talk)
@@ -67,7 +67,7 @@ fn launch(sentinels: &mut Sentinels, now: u64, out: &mut Out) -> (Vec<Dial>, Vec
 /// The server is reached, and is asked at this instant.
 fn connect(sentinels: &mut Sentinels, dial: &Dial, at: u64, out: &mut Out) {
     assert_eq!(dial.login, Login::Sentinel);
-    assert!(!sentinels.take(dial.link, dialled(dial, "sentinel", at, at), Mono(at), out));
+    assert!(!sentinels.take(dial.link, dialled(dial, "sentinel", at, at), Mono::at(at), out));
     assert_eq!(asked(&actions(out)), [dial.link]);
 }
 
@@ -92,13 +92,13 @@ fn a_word_counts_from_when_it_was_asked_for() {
     for dial in &asks {
         connect(&mut sentinels, dial, 100, &mut out);
         let answer = replied(names("a"), 400);
-        assert!(sentinels.take(dial.link, answer, Mono(400), &mut out));
+        assert!(sentinels.take(dial.link, answer, Mono::at(400), &mut out));
     }
     assert_eq!(plan(&mut sentinels, 2_100).0, Ok(vec!["a:6379".into()]));
     assert_eq!(plan(&mut sentinels, 2_101).0, Err(Unknown::Quorum));
     // So it is asked again a whole interval after that, over the same connection.
-    assert_eq!(sentinels.voices[0].asks_at(), Some(Mono(1_100)));
-    sentinels.launch(Mono(1_100), &mut out);
+    assert_eq!(sentinels.voices[0].asks_at(), Some(Mono::at(1_100)));
+    sentinels.launch(Mono::at(1_100), &mut out);
     let links: Vec<LinkId> = asks.iter().map(|dial| dial.link).collect();
     assert_eq!(asked(&actions(&mut out)), links);
 }
@@ -110,10 +110,10 @@ fn a_sentinel_that_is_out_of_reach_for_long_is_dialled_again_within_a_second() {
     for _ in 0..1_000 {
         let (asks, _) = launch(&mut sentinels, now, &mut out);
         for dial in &asks {
-            sentinels.take(dial.link, failed(Unknown::Connect), Mono(now), &mut out);
+            sentinels.take(dial.link, failed(Unknown::Connect), Mono::at(now), &mut out);
         }
-        let next = sentinels.voices.iter().filter_map(Voice::asks_at).min().unwrap().0;
-        let last = sentinels.voices.iter().filter_map(Voice::asks_at).max().unwrap().0;
+        let next = sentinels.voices.iter().filter_map(Voice::asks_at).min().unwrap().ms();
+        let last = sentinels.voices.iter().filter_map(Voice::asks_at).max().unwrap().ms();
         longest = longest.max(last - now);
         now = next;
     }
@@ -126,14 +126,14 @@ fn a_sentinel_that_does_not_answer_is_dialled_again() {
     let (mut sentinels, mut out) = (sentinels(1_000), out());
     let (asks, _) = launch(&mut sentinels, 0, &mut out);
     connect(&mut sentinels, &asks[0], 10, &mut out);
-    assert!(!sentinels.launch(Mono(3_009), &mut out));
+    assert!(!sentinels.launch(Mono::at(3_009), &mut out));
     assert_eq!(asked(&actions(&mut out)), [], "one request at a time");
-    assert!(sentinels.launch(Mono(3_010), &mut out), "it has had its time");
+    assert!(sentinels.launch(Mono::at(3_010), &mut out), "it has had its time");
     let given_up = actions(&mut out);
     assert_eq!(closed(&given_up), [asks[0].link]);
     assert_eq!(dials(&given_up)[0].to, at("one"), "the request was due long ago");
     let late = replied(names("a"), 3_011);
-    assert!(!sentinels.take(asks[0].link, late, Mono(3_011), &mut out));
+    assert!(!sentinels.take(asks[0].link, late, Mono::at(3_011), &mut out));
     assert_eq!(sentinels.quorum.word(0), Some(Err(Unknown::Timeout)));
 }
 
@@ -143,8 +143,8 @@ fn a_connection_that_is_closed_between_requests_is_no_failure() {
     let (mut sentinels, mut out) = (sentinels(1_000), out());
     let (asks, _) = launch(&mut sentinels, 0, &mut out);
     connect(&mut sentinels, &asks[0], 0, &mut out);
-    sentinels.take(asks[0].link, replied(names("a"), 1), Mono(1), &mut out);
-    assert!(!sentinels.take(asks[0].link, failed(Unknown::Closed), Mono(500), &mut out));
+    sentinels.take(asks[0].link, replied(names("a"), 1), Mono::at(1), &mut out);
+    assert!(!sentinels.take(asks[0].link, failed(Unknown::Closed), Mono::at(500), &mut out));
     assert!(matches!(sentinels.quorum.word(0), Some(Ok(_))));
     assert_eq!(closed(&actions(&mut out)), [asks[0].link]);
     let (again, _) = launch(&mut sentinels, 1_000, &mut out);
@@ -163,28 +163,28 @@ fn an_announcement_is_a_reason_to_ask_all_of_them() {
     let (asks, ears) = launch(&mut sentinels, 0, &mut out);
     for dial in &asks {
         connect(&mut sentinels, dial, 0, &mut out);
-        sentinels.take(dial.link, replied(names("a"), 1), Mono(1), &mut out);
+        sentinels.take(dial.link, replied(names("a"), 1), Mono::at(1), &mut out);
     }
     assert_eq!(ears[0].commands, [command!("SUBSCRIBE", "+switch-master")]);
     let ear = ears[0].link;
-    sentinels.take(ear, dialled(&ears[0], "sentinel", 1, 2), Mono(2), &mut out);
+    sentinels.take(ear, dialled(&ears[0], "sentinel", 1, 2), Mono::at(2), &mut out);
     assert_eq!(heard(&actions(&mut out)), [ear]);
-    assert!(!sentinels.take(ear, announced(), Mono(200), &mut out), "nothing is learned");
+    assert!(!sentinels.take(ear, announced(), Mono::at(200), &mut out), "nothing is learned");
     assert_eq!(plan(&mut sentinels, 200).0, Ok(vec!["a:6379".into()]));
-    sentinels.launch(Mono(200), &mut out);
+    sentinels.launch(Mono::at(200), &mut out);
     let now = actions(&mut out);
     assert_eq!((asked(&now).len(), heard(&now).len()), (3, 0));
     // It may announce without end: it is heard ten times a second, and they are asked ten
     // times in each interval.
-    sentinels.launch(Mono(300), &mut out);
+    sentinels.launch(Mono::at(300), &mut out);
     assert_eq!(heard(&actions(&mut out)), [ear]);
     for dial in &asks {
-        sentinels.take(dial.link, replied(names("b"), 201), Mono(201), &mut out);
+        sentinels.take(dial.link, replied(names("b"), 201), Mono::at(201), &mut out);
     }
-    sentinels.take(ear, announced(), Mono(201), &mut out);
-    sentinels.launch(Mono(299), &mut out);
+    sentinels.take(ear, announced(), Mono::at(201), &mut out);
+    sentinels.launch(Mono::at(299), &mut out);
     assert_eq!(asked(&actions(&mut out)), []);
-    sentinels.launch(Mono(300), &mut out);
+    sentinels.launch(Mono::at(300), &mut out);
     assert_eq!(asked(&actions(&mut out)).len(), 3);
 }
 
@@ -196,7 +196,7 @@ fn a_subscription_that_breaks_is_made_again_after_five_seconds() {
     let cut = greeted(Vec::new(), Some(Failure::new(Unknown::Timeout, "slow")), 0, 1);
     let lost = failed(Unknown::Connect);
     for (dial, event) in ears.iter().zip([refused, cut, lost]) {
-        sentinels.take(dial.link, event, Mono(1), &mut out);
+        sentinels.take(dial.link, event, Mono::at(1), &mut out);
         let ended = actions(&mut out);
         assert_eq!((closed(&ended), heard(&ended)), (vec![dial.link], vec![]));
         assert!(matches!(&ended[0], Action::Note(Note::CannotListen(..))), "{ended:?}");
@@ -206,8 +206,8 @@ fn a_subscription_that_breaks_is_made_again_after_five_seconds() {
     let (_, again) = launch(&mut sentinels, 5_001, &mut out);
     assert_eq!(again.len(), 3);
     // What is announced while nobody listens is missed.
-    sentinels.take(again[0].link, dialled(&again[0], "sentinel", 1, 2), Mono(5_002), &mut out);
-    sentinels.take(again[0].link, failed(Unknown::Closed), Mono(5_003), &mut out);
+    sentinels.take(again[0].link, dialled(&again[0], "sentinel", 1, 2), Mono::at(5_002), &mut out);
+    sentinels.take(again[0].link, failed(Unknown::Closed), Mono::at(5_003), &mut out);
     assert!(sentinels.voices.iter().all(|voice| voice.urged));
 }
 
@@ -217,9 +217,9 @@ fn whoever_has_no_answer_for_the_name_is_logged_once() {
     let (asks, _) = launch(&mut sentinels, 0, &mut out);
     connect(&mut sentinels, &asks[0], 0, &mut out);
     let mut planned = |ms: u64| {
-        sentinels.launch(Mono(ms), &mut out);
+        sentinels.launch(Mono::at(ms), &mut out);
         let unknown = replied(vec![Reply::Nil, bytes("OK")], ms + 1);
-        sentinels.take(asks[0].link, unknown, Mono(ms + 1), &mut out);
+        sentinels.take(asks[0].link, unknown, Mono::at(ms + 1), &mut out);
         let note = |action: &&Action| matches!(action, Action::Note(Note::NoMaster { .. }));
         actions(&mut out).iter().filter(note).count()
     };

@@ -24,7 +24,7 @@ fn held_by(clients: &[&str], deadline: Deadline) -> LockReading {
 }
 
 fn plain() -> LockReading {
-    held_by(&["a"], Deadline::At(ServerTime(WORLD_MS + 30_000)))
+    held_by(&["a"], Deadline::At(ServerTime::at(WORLD_MS + 30_000)))
 }
 
 /// Reads the first slot when its `sweep` is due, and returns whether a glance at the first task was
@@ -35,7 +35,7 @@ fn sweep(
     lock: &LockReading,
     meanwhile: impl FnOnce(&mut Schedule),
 ) -> bool {
-    let now = Mono(sweep * 1_000);
+    let now = Mono::at(sweep * 1_000);
     let batch = schedule.due(now).unwrap();
     assert!(
         batch.tasks.contains(&TASK)
@@ -46,7 +46,7 @@ fn sweep(
     let glanced = known.is_some();
     meanwhile(schedule);
     let lock = known.filter(|known| known == lock).unwrap_or_else(|| lock.clone());
-    schedule.observe(TASK, now, ServerTime(WORLD_MS), &reading((lock, &[])));
+    schedule.observe(TASK, now, ServerTime::at(WORLD_MS), &reading((lock, &[])));
     schedule.finished(&batch);
     while let Some(batch) = due(schedule, now.plus_ms(900)) {
         let is_whole = !batch.tasks.contains(&TASK) || schedule.known(&batch, TASK).is_none();
@@ -68,7 +68,7 @@ fn many() -> Schedule {
 
 /// A plan for a server that reports changes.
 fn told_of_changes(count: u32, interval_ms: u64) -> Schedule {
-    let mut schedule = Schedule::new(tasks(count), interval_ms, Mono(0));
+    let mut schedule = Schedule::new(tasks(count), interval_ms, Mono::at(0));
     schedule.allow_glances(true);
     schedule
 }
@@ -93,11 +93,12 @@ fn what_was_renewed_in_between_need_not_be_read_whole_in_its_turn() {
             let read = |turn| {
                 let hint = |schedule: &mut Schedule| {
                     if turn == told_in {
-                        schedule.hint(TASK, Mono(turn * 1_000));
+                        schedule.hint(TASK, Mono::at(turn * 1_000));
                     }
                 };
                 let moved_ms = if is_renewed && turn > told_in { 10_000 } else { 0 };
-                let lock = held_by(&["a"], Deadline::At(ServerTime(WORLD_MS + 30_000 + moved_ms)));
+                let lock =
+                    held_by(&["a"], Deadline::At(ServerTime::at(WORLD_MS + 30_000 + moved_ms)));
                 if sweep(&mut schedule, turn, &lock, hint) { 'g' } else { 'w' }
             };
             let found = (0..8).map(read).collect::<String>();
@@ -110,9 +111,9 @@ fn what_was_renewed_in_between_need_not_be_read_whole_in_its_turn() {
 fn few_tasks_are_always_read_whole() {
     let mut schedule = told_of_changes(FULL, 1_000);
     for now in (0..5_000).step_by(1_000) {
-        let batch = schedule.due(Mono(now)).unwrap();
+        let batch = schedule.due(Mono::at(now)).unwrap();
         assert!(schedule.known(&batch, TASK).is_none());
-        schedule.observe(TASK, Mono(now), ServerTime(WORLD_MS), &reading((plain(), &[])));
+        schedule.observe(TASK, Mono::at(now), ServerTime::at(WORLD_MS), &reading((plain(), &[])));
         schedule.finished(&batch);
     }
 }
@@ -120,7 +121,7 @@ fn few_tasks_are_always_read_whole() {
 #[test]
 fn only_one_holder_with_a_deadline_is_known_by_it() {
     let _rule = crate::truth::rule("4 bracket");
-    let at = Deadline::At(ServerTime(WORLD_MS + 30_000));
+    let at = Deadline::At(ServerTime::at(WORLD_MS + 30_000));
     let readers = match plain() {
         LockReading::Held(held) => {
             LockReading::from(Held { mode: Mode::Read, ..Held::clone(&held) })
@@ -147,7 +148,7 @@ fn after_a_hint_a_lock_is_read_whole() {
     let _rule = crate::truth::rule("4 bracket");
     let mut schedule = many();
     sweep(&mut schedule, 0, &plain(), nothing);
-    schedule.hint(TASK, Mono(999));
+    schedule.hint(TASK, Mono::at(999));
     assert!(!sweep(&mut schedule, 1, &plain(), nothing), "the rhythm was first");
     assert!(sweep(&mut schedule, 2, &plain(), nothing));
 }
@@ -158,7 +159,7 @@ fn what_was_read_while_a_hint_came_is_not_known() {
     let _rule = crate::truth::rule("4 bracket");
     let mut schedule = many();
     sweep(&mut schedule, 0, &plain(), |schedule| {
-        schedule.hint(TASK, Mono(1));
+        schedule.hint(TASK, Mono::at(1));
     });
     assert!(!sweep(&mut schedule, 1, &plain(), nothing));
     assert!(sweep(&mut schedule, 2, &plain(), nothing));
@@ -187,11 +188,16 @@ const CROWD: u32 = 40 * FULL;
 fn sweep_all(schedule: &mut Schedule, sweep: u64) -> Vec<(u64, usize)> {
     let mut sent = Vec::new();
     for now in sweep * 1_000..(sweep + 1) * 1_000 {
-        while let Some(batch) = schedule.due(Mono(now)) {
+        while let Some(batch) = schedule.due(Mono::at(now)) {
             for task in &batch.tasks {
                 let lock =
                     schedule.known(&batch, *task).cloned().map_or_else(plain, LockReading::Held);
-                schedule.observe(*task, Mono(now), ServerTime(WORLD_MS), &reading((lock, &[])));
+                schedule.observe(
+                    *task,
+                    Mono::at(now),
+                    ServerTime::at(WORLD_MS),
+                    &reading((lock, &[])),
+                );
             }
             schedule.finished(&batch);
             sent.push((now, batch.tasks.len()));
@@ -243,9 +249,9 @@ fn where_many_are_read_whole_each_slot_has_its_own_batch() {
         let hinted: Vec<u32> = others.take(doubted as usize).collect();
         assert_eq!(hinted.len(), doubted as usize);
         for task in hinted {
-            schedule.hint(TaskIndex(task), Mono(999));
+            schedule.hint(TaskIndex(task), Mono::at(999));
         }
-        schedule.due(Mono(1_000)).unwrap().tasks.len()
+        schedule.due(Mono::at(1_000)).unwrap().tasks.len()
     };
     // A tenth of both is read whole in any case.
     let tenth = 2 * FULL / 10;
@@ -266,11 +272,11 @@ fn slots_that_are_further_apart_share_no_batch() {
 fn slots_that_share_a_batch_break_and_end_together() {
     let mut schedule = told_of_changes(CROWD, 1_000);
     sweep_all(&mut schedule, 0);
-    let batch = schedule.due(Mono(1_000)).unwrap();
+    let batch = schedule.due(Mono::at(1_000)).unwrap();
     assert_eq!(batch.kind, BatchKind::Regular { first: 0, slots: 2 });
-    assert_eq!(schedule.due(Mono(1_025)), None, "the second one is under way");
+    assert_eq!(schedule.due(Mono::at(1_025)), None, "the second one is under way");
     schedule.broken(&batch);
-    let again: Vec<Batch> = core::iter::from_fn(|| schedule.due(Mono(1_030))).collect();
+    let again: Vec<Batch> = core::iter::from_fn(|| schedule.due(Mono::at(1_030))).collect();
     let kinds: Vec<BatchKind> = again.iter().map(|batch| batch.kind).collect();
     let expected = [(0, 1), (1, 2)].map(|(first, slots)| BatchKind::Regular { first, slots });
     assert_eq!(kinds, expected, "both are due at once; the second one is joined as any other is");
@@ -282,10 +288,10 @@ fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
     let joined = |late_ms: u64| {
         // Hardly any task is read whole, whatever the number of skipped turns.
         let sizes = Sizes { whole_every: Some(1_000), ..Sizes::default() };
-        let mut schedule = Schedule::sized(tasks(CROWD), 1_000, Mono(0), sizes);
+        let mut schedule = Schedule::sized(tasks(CROWD), 1_000, Mono::at(0), sizes);
         schedule.allow_glances(true);
         sweep_all(&mut schedule, 0);
-        let now = Mono(1_000 + late_ms);
+        let now = Mono::at(1_000 + late_ms);
         let slots = core::iter::from_fn(|| schedule.due(now)).map(|batch| match batch.kind {
             BatchKind::Regular { slots, .. } => slots,
             BatchKind::Extra | BatchKind::Suspects => 0,
@@ -304,11 +310,11 @@ fn a_slot_that_is_under_way_is_not_read_with_the_one_before() {
     let mut schedule = told_of_changes(CROWD, 1_000);
     sweep_all(&mut schedule, 0);
     schedule.allow_glances(false);
-    let [first, _second] = [1_000, 1_025].map(|now| schedule.due(Mono(now)).unwrap());
+    let [first, _second] = [1_000, 1_025].map(|now| schedule.due(Mono::at(now)).unwrap());
     schedule.finished(&first);
     schedule.allow_glances(true);
     let next = (1_026..=2_000).filter_map(|now| {
-        let batch = schedule.due(Mono(now))?;
+        let batch = schedule.due(Mono::at(now))?;
         schedule.finished(&batch);
         Some(batch.kind)
     });

@@ -24,7 +24,7 @@ fn reads(
             .into_iter()
             .chain(schedule.next_hinted())
             .min()
-            .map_or(u64::MAX, |at| at.0);
+            .map_or(u64::MAX, |at| at.ms());
         let done = under_way.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
         let hint = hints.peek().map_or(u64::MAX, |(at, _)| *at);
         let now = wake.min(done).min(hint);
@@ -33,7 +33,7 @@ fn reads(
             return sent;
         }
         while let Some((_, task)) = hints.next_if(|(at, _)| *at <= now) {
-            schedule.hint(TaskIndex(task), Mono(now));
+            schedule.hint(TaskIndex(task), Mono::at(now));
         }
         while let Some(first) = under_way.iter().position(|(at, _)| *at <= now) {
             let (_, batch) = under_way.remove(first);
@@ -52,7 +52,7 @@ fn reads(
 
 /// The next batch that is due, hinted ones last.
 fn due(schedule: &mut Schedule, now: u64) -> Option<Batch> {
-    schedule.due(Mono(now)).or_else(|| schedule.due_hinted(Mono(now)))
+    schedule.due(Mono::at(now)).or_else(|| schedule.due_hinted(Mono::at(now)))
 }
 
 fn extras(reads: &Sent) -> Vec<(u64, usize)> {
@@ -62,7 +62,7 @@ fn extras(reads: &Sent) -> Vec<(u64, usize)> {
 
 #[test]
 fn a_hint_is_followed_at_once_and_the_rhythm_goes_on() {
-    let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono::at(0));
     let sent = reads(&mut schedule, 20_000, 5, [(2_000, 1), (2_000, 2)]);
     assert_eq!(extras(&sent), [(2_000, 2)]);
     let regular: Vec<u64> = sent
@@ -75,24 +75,24 @@ fn a_hint_is_followed_at_once_and_the_rhythm_goes_on() {
 
 #[test]
 fn a_hint_during_a_read_is_followed_once_right_after_it() {
-    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono::at(0));
     let sent = reads(&mut schedule, 9_000, 50, [(2_000, 0), (2_010, 0), (2_020, 0), (2_049, 0)]);
     assert_eq!(extras(&sent), [(2_000, 1), (2_050, 1)]);
 }
 
 #[test]
 fn what_is_read_anyway_is_not_read_again() {
-    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono(0));
-    assert_eq!(schedule.hint(TaskIndex(0), Mono(0)), Hinted::Planned);
-    assert_eq!(schedule.hint(TaskIndex(0), Mono(0)), Hinted::Coalesced);
+    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono::at(0));
+    assert_eq!(schedule.hint(TaskIndex(0), Mono::at(0)), Hinted::Planned);
+    assert_eq!(schedule.hint(TaskIndex(0), Mono::at(0)), Hinted::Coalesced);
     let sent = reads(&mut schedule, 9_000, 5, []);
     assert_eq!(sent.len(), 1, "{sent:?}");
-    assert_eq!(schedule.hint(TaskIndex(7), Mono(0)), Hinted::Foreign);
+    assert_eq!(schedule.hint(TaskIndex(7), Mono::at(0)), Hinted::Foreign);
 }
 
 #[test]
 fn a_key_that_changes_without_a_pause_is_read_a_few_times_a_second() {
-    let mut schedule = Schedule::new(tasks(100), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(100), INTERVAL_MS, Mono::at(0));
     let hot = (1_000..9_000).flat_map(|ms| [(ms, 7); 20]);
     let sent = extras(&reads(&mut schedule, 9_500, 1, hot));
     assert!((30..=40).contains(&sent.len()), "{} reads in 8 s: {sent:?}", sent.len());
@@ -105,7 +105,7 @@ fn a_key_that_changes_without_a_pause_is_read_a_few_times_a_second() {
 fn a_heavy_task_that_changes_without_a_pause_is_read_once_a_second() {
     let heavy =
         tasks(100).into_iter().map(|task| ScheduledTask { hint_weight: 4, ..task }).collect();
-    let mut schedule = Schedule::new(heavy, INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(heavy, INTERVAL_MS, Mono::at(0));
     let hot = (1_000..9_000).map(|ms| (ms, 7));
     let sent = extras(&reads(&mut schedule, 9_999, 1, hot));
     assert_eq!(sent[0], (1_000, 1), "the first change is followed at once");
@@ -115,7 +115,7 @@ fn a_heavy_task_that_changes_without_a_pause_is_read_once_a_second() {
 
 #[test]
 fn many_changes_are_gathered_and_few_are_not() {
-    let mut schedule = Schedule::new(tasks(10_000), 2_000, Mono(0));
+    let mut schedule = Schedule::new(tasks(10_000), 2_000, Mono::at(0));
     let _first_sweep = reads(&mut schedule, 10_000, 1, []);
     let many = (0..8_000).map(|n| (10_000 + n / 4, n as u32));
     let sent = extras(&reads(&mut schedule, 12_950, 1, many));
@@ -127,7 +127,7 @@ fn many_changes_are_gathered_and_few_are_not() {
 
 #[test]
 fn all_hinted_reads_together_are_bounded() {
-    let mut schedule = Schedule::new(tasks(2_000), 1_000, Mono(0));
+    let mut schedule = Schedule::new(tasks(2_000), 1_000, Mono::at(0));
     let _first_sweep = reads(&mut schedule, 1_999, 1, []);
     let storm =
         (2_000..12_000).flat_map(|ms| (0..40).map(move |n| (ms, ((ms * 40 + n) % 2_000) as u32)));
@@ -141,9 +141,9 @@ fn all_hinted_reads_together_are_bounded() {
 
 #[test]
 fn when_anything_may_have_changed_everything_is_read_within_the_budget() {
-    let mut schedule = Schedule::new(tasks(3_000), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(3_000), INTERVAL_MS, Mono::at(0));
     let _first_sweep = reads(&mut schedule, 12_000, 1, []);
-    schedule.hint_all(Mono(12_001));
+    schedule.hint_all(Mono::at(12_001));
     let sent = reads(&mut schedule, 15_000, 1, []);
     let mut read: Vec<TaskIndex> = sent.iter().flat_map(|(_, batch)| batch.tasks.clone()).collect();
     read.sort_unstable();
@@ -154,16 +154,16 @@ fn when_anything_may_have_changed_everything_is_read_within_the_budget() {
 
 #[test]
 fn a_change_of_tasks_forgets_no_hint() {
-    let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono::at(0));
     let _first_sweep = reads(&mut schedule, 2_000, 1, []);
-    schedule.hint(TaskIndex(2), Mono(2_001));
+    schedule.hint(TaskIndex(2), Mono::at(2_001));
     let mut reading = due(&mut schedule, 2_001).unwrap();
-    schedule.hint(TaskIndex(2), Mono(2_002));
-    schedule.hint(TaskIndex(0), Mono(2_002));
+    schedule.hint(TaskIndex(2), Mono::at(2_002));
+    schedule.hint(TaskIndex(0), Mono::at(2_002));
     reading.detach();
     schedule.change(
         tasks(3).into_iter().filter(|watched| watched.task != TaskIndex(1)).collect(),
-        Mono(2_003),
+        Mono::at(2_003),
     );
     assert_eq!(due(&mut schedule, 2_003).unwrap().tasks, [TaskIndex(0)]);
     schedule.finished(&reading);
@@ -172,10 +172,10 @@ fn a_change_of_tasks_forgets_no_hint() {
 
 #[test]
 fn a_change_of_tasks_allows_nothing_more() {
-    let now = Mono(12_001);
+    let now = Mono::at(12_001);
     // Single hints use up the budget of batches, simultaneous ones that of reads.
     for together in [1, 500_u32] {
-        let mut schedule = Schedule::new(tasks(1_000), INTERVAL_MS, Mono(0));
+        let mut schedule = Schedule::new(tasks(1_000), INTERVAL_MS, Mono::at(0));
         let _first_sweep = reads(&mut schedule, 12_000, 1, []);
         for first in (0..1_000).step_by(together as usize) {
             for task in first..first + together {
@@ -194,9 +194,9 @@ fn a_change_of_tasks_allows_nothing_more() {
 
 #[test]
 fn a_read_that_broke_is_done_again() {
-    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono(0));
+    let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono::at(0));
     let _first_sweep = reads(&mut schedule, 2_000, 1, []);
-    schedule.hint(TaskIndex(0), Mono(2_001));
+    schedule.hint(TaskIndex(0), Mono::at(2_001));
     let batch = due(&mut schedule, 2_001).unwrap();
     schedule.broken(&batch);
     assert_eq!(extras(&reads(&mut schedule, 9_000, 1, [])).len(), 1);
@@ -204,10 +204,10 @@ fn a_read_that_broke_is_done_again() {
 
 #[test]
 fn a_task_with_too_large_a_reply_is_left_to_its_own_pace() {
-    let mut schedule = Schedule::new(tasks(2), INTERVAL_MS, Mono(0));
-    let batch = schedule.due(Mono(0)).unwrap();
-    schedule.too_large(&batch, &[TaskIndex(1)], Mono(5));
-    assert_eq!(schedule.hint(TaskIndex(1), Mono(6)), Hinted::Coalesced);
+    let mut schedule = Schedule::new(tasks(2), INTERVAL_MS, Mono::at(0));
+    let batch = schedule.due(Mono::at(0)).unwrap();
+    schedule.too_large(&batch, &[TaskIndex(1)], Mono::at(5));
+    assert_eq!(schedule.hint(TaskIndex(1), Mono::at(6)), Hinted::Coalesced);
     let sent = reads(&mut schedule, 9_000, 1, []);
     assert!(sent.iter().all(|(_, batch)| !batch.tasks.contains(&TaskIndex(1))), "{sent:?}");
 }
@@ -219,11 +219,11 @@ fn where_more_is_due_than_can_be_read_hints_wait() {
     let count = 3_000;
     let mut read = [0, 0];
     for (hinted, reads) in read.iter_mut().enumerate() {
-        let mut schedule = Schedule::new(tasks(count), 100, Mono(0));
+        let mut schedule = Schedule::new(tasks(count), 100, Mono::at(0));
         for now in (0..6_000).step_by(60) {
             if hinted == 1 {
                 for task in 0..count {
-                    schedule.hint(TaskIndex(task), Mono(now));
+                    schedule.hint(TaskIndex(task), Mono::at(now));
                 }
             }
             let batch = due(&mut schedule, now).unwrap();
@@ -237,18 +237,18 @@ fn where_more_is_due_than_can_be_read_hints_wait() {
 /// If a hint is lost, the end of the lease is read as early as without hints.
 #[test]
 fn hints_use_up_no_read_after_a_deadline() {
-    let mut schedule = Schedule::new(tasks(1), 60_000, Mono(0));
+    let mut schedule = Schedule::new(tasks(1), 60_000, Mono::at(0));
     let mut observe = |now: u64| {
         let Some(batch) = due(&mut schedule, now) else { return };
         let reading = reading((held_until(i64::try_from(now).unwrap() + 3_000), &[]));
         schedule.observe(
             TaskIndex(0),
-            Mono(now),
-            ServerTime(WORLD_MS + i64::try_from(now).unwrap()),
+            Mono::at(now),
+            ServerTime::at(WORLD_MS + i64::try_from(now).unwrap()),
             &reading,
         );
         schedule.finished(&batch);
-        schedule.hint(TaskIndex(0), Mono(now + 1));
+        schedule.hint(TaskIndex(0), Mono::at(now + 1));
     };
     for now in (0..30_000).step_by(100) {
         observe(now);
@@ -256,8 +256,13 @@ fn hints_use_up_no_read_after_a_deadline() {
     // The last renewal is reported, and nothing after it.
     let last = schedule.next_hinted().unwrap();
     let batch = schedule.due_hinted(last).unwrap();
-    let at = ServerTime(WORLD_MS + i64::try_from(last.0).unwrap());
-    schedule.observe(TaskIndex(0), last, at, &reading((held_until(at.0 - WORLD_MS + 3_000), &[])));
+    let at = ServerTime::at(WORLD_MS + i64::try_from(last.ms()).unwrap());
+    schedule.observe(
+        TaskIndex(0),
+        last,
+        at,
+        &reading((held_until(at.ms() - WORLD_MS + 3_000), &[])),
+    );
     schedule.finished(&batch);
     assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
 }

@@ -17,7 +17,7 @@ fn by(client: u64) -> LockReading {
 
 fn schedule(settle_ms: u64, hinted: bool) -> Schedule {
     let mut schedule =
-        Schedule::new(vec![ScheduledTask { settle_ms, ..tasks(1)[0] }], 1_000, Mono(0));
+        Schedule::new(vec![ScheduledTask { settle_ms, ..tasks(1)[0] }], 1_000, Mono::at(0));
     schedule.allow_glances(hinted);
     schedule
 }
@@ -40,7 +40,7 @@ fn a_new_holder_is_looked_at_again_and_without_reports_until_it_settles() {
 /// beginning `early_ms` before the first reading.
 fn confirmed_free(held_ms: u64, every_ms: u64, early_ms: u64, interval_ms: u64) -> usize {
     let watched = ScheduledTask { settle_ms: 5_000, grace_ms: Some(5_000), ..tasks(1)[0] };
-    let mut schedule = Schedule::new(vec![watched], interval_ms, Mono(0));
+    let mut schedule = Schedule::new(vec![watched], interval_ms, Mono::at(0));
     let world = |at: u64| -> Answer {
         let (round, since) = ((at + early_ms) / every_ms, (at + early_ms) % every_ms);
         (if since < held_ms { by(round) } else { LockReading::Free }, &[])
@@ -80,12 +80,12 @@ fn a_lock_that_is_taken_again_and_again_is_not_confirmed_free_by_chance() {
 fn a_hint_about_a_lock_that_is_perhaps_free_is_followed_at_once() {
     let mut schedule = schedule(5_000, true);
     let mut take = |now: u64, lock: LockReading| {
-        let batch = schedule.due(Mono(now)).or_else(|| schedule.due_hinted(Mono(now)));
+        let batch = schedule.due(Mono::at(now)).or_else(|| schedule.due_hinted(Mono::at(now)));
         let Some(batch) = batch else { return false };
-        let server = ServerTime(WORLD_MS + i64::try_from(now).unwrap());
-        schedule.observe(TaskIndex(0), Mono(now), server, &reading((lock, &[])));
+        let server = ServerTime::at(WORLD_MS + i64::try_from(now).unwrap());
+        schedule.observe(TaskIndex(0), Mono::at(now), server, &reading((lock, &[])));
         schedule.finished(&batch);
-        schedule.hint(TaskIndex(0), Mono(now));
+        schedule.hint(TaskIndex(0), Mono::at(now));
         true
     };
     assert!(take(0, by(1)));

@@ -25,19 +25,19 @@ fn filter(count: usize) -> Arc<Filter> {
 
 impl Bench {
     fn new(count: usize) -> Bench {
-        let listener = Listener::new(&filter(count), true, Mono(0));
+        let listener = Listener::new(&filter(count), true, Mono::at(0));
         Bench { listener, news: input::WakeUps::default(), out: out() }
     }
 
     fn launch(&mut self, ms: u64) -> Vec<Action> {
         let address = SERVER.into();
-        self.listener.launch((&at("one"), &address), 3_000, Mono(ms), &mut self.out);
+        self.listener.launch((&at("one"), &address), 3_000, Mono::at(ms), &mut self.out);
         actions(&mut self.out)
     }
 
     fn take(&mut self, event: Event, ms: u64) -> Vec<Action> {
         let address = SERVER.into();
-        self.listener.take(event, &address, &mut self.news, Mono(ms), &mut self.out);
+        self.listener.take(event, &address, &mut self.news, Mono::at(ms), &mut self.out);
         actions(&mut self.out)
     }
 
@@ -94,14 +94,14 @@ fn other_tasks_begin_with_all_of_them() {
     let link = bench.connect(0);
     bench.push(&["lock-2"], 1);
     // The same prefixes: the connection stays.
-    bench.listener.follow(&filter(11), true, Mono(2), &mut bench.out);
+    bench.listener.follow(&filter(11), true, Mono::at(2), &mut bench.out);
     assert_eq!(bench.listener.filter.prefixes, filter(12).prefixes);
     assert_eq!((bench.listener.id(), bench.hints()), (Some(link), (vec![], true)));
     bench.push(&["lock-0", "lock-11"], 3);
     assert_eq!(bench.hints(), (vec![0], false));
     // Other prefixes: the server must be asked for them.
     let none = Arc::new(Filter::new(&crate::redis::tasks::Tasks::default(), 1_000));
-    bench.listener.follow(&none, true, Mono(4), &mut bench.out);
+    bench.listener.follow(&none, true, Mono::at(4), &mut bench.out);
     assert_eq!(closed(&actions(&mut bench.out)), [link]);
     assert_eq!(bench.listener.state, WakeUpState::Connecting);
     assert_eq!(dials(&bench.launch(4)).len(), 1);
@@ -114,7 +114,7 @@ fn whoever_was_asked_for_other_keys_is_asked_again() {
     let begun = bench.launch(0);
     let dial = dials(&begun)[0].clone();
     let none = Arc::new(Filter::new(&crate::redis::tasks::Tasks::default(), 1_000));
-    bench.listener.follow(&none, true, Mono(1), &mut bench.out);
+    bench.listener.follow(&none, true, Mono::at(1), &mut bench.out);
     let came = bench.take(dialled(&dial, "master", 0, 2), 2);
     assert_eq!((closed(&came), heard(&came)), (vec![dial.link], vec![]));
     assert_eq!(bench.hints(), (vec![], false));
@@ -132,17 +132,17 @@ fn announcements_are_heard_only_as_fast_as_the_budget_allows() {
     }
     assert_eq!(heard(&bench.push(&["lock-1"], 0)), []);
     // One more comes back each 20 ms.
-    assert_eq!(bench.listener.next_wake(), Some(Mono(20)));
+    assert_eq!(bench.listener.next_wake(), Some(Mono::at(20)));
     assert_eq!(heard(&bench.launch(19)), []);
     assert_eq!(heard(&bench.launch(20)), [link]);
     // Many in one read are paid for afterwards.
     assert_eq!(heard(&bench.push(&["lock-1"; 100], 20)), []);
-    assert_eq!(bench.listener.next_wake(), Some(Mono(120)));
+    assert_eq!(bench.listener.next_wake(), Some(Mono::at(120)));
     assert_eq!(heard(&bench.launch(120)), [link]);
     // What announces no change costs as much as one.
     let alive = Event::Pushed { bytes: 7, pushes: vec![Push::Alive] };
     assert_eq!(heard(&bench.take(alive, 120)), []);
-    assert_eq!(bench.listener.next_wake(), Some(Mono(140)));
+    assert_eq!(bench.listener.next_wake(), Some(Mono::at(140)));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn whoever_announces_too_much_is_left_for_a_minute() {
         };
         assert_eq!(ended.iter().filter(|action| noted(action)).count(), 1);
         assert_eq!(bench.listener.state, WakeUpState::Flooded);
-        bench.listener.follow(&filter(2), true, Mono(2), &mut bench.out);
+        bench.listener.follow(&filter(2), true, Mono::at(2), &mut bench.out);
         assert!(dials(&bench.launch(60_000)).is_empty(), "other tasks do not change that");
         assert_eq!(dials(&bench.launch(60_001)).len(), 1);
     }
@@ -211,11 +211,11 @@ fn whoever_refuses_is_asked_again_after_ten_minutes_or_when_something_changes() 
     assert!(!refuse(&mut bench, 599_999));
     assert!(refuse(&mut bench, 600_000));
     // Behind the address there may be another server by now.
-    bench.listener.set_up(false, Mono(700_000), &mut bench.out);
+    bench.listener.set_up(false, Mono::at(700_000), &mut bench.out);
     assert!(!refuse(&mut bench, 700_000), "it is not up");
-    bench.listener.set_up(true, Mono(700_001), &mut bench.out);
+    bench.listener.set_up(true, Mono::at(700_001), &mut bench.out);
     assert!(refuse(&mut bench, 700_001));
-    bench.listener.follow(&filter(2), true, Mono(800_000), &mut bench.out);
+    bench.listener.follow(&filter(2), true, Mono::at(800_000), &mut bench.out);
     assert!(refuse(&mut bench, 800_000));
 }
 
@@ -224,14 +224,14 @@ fn whoever_refuses_is_asked_again_after_ten_minutes_or_when_something_changes() 
 fn nobody_listens_while_reads_are_not_answered() {
     let mut bench = Bench::new(3);
     let link = bench.connect(0);
-    bench.listener.set_up(false, Mono(10), &mut bench.out);
+    bench.listener.set_up(false, Mono::at(10), &mut bench.out);
     assert_eq!(closed(&actions(&mut bench.out)), [link]);
     assert_eq!(bench.listener.next_wake(), None);
     assert!(dials(&bench.launch(60_000)).is_empty());
-    bench.listener.set_up(true, Mono(60_000), &mut bench.out);
+    bench.listener.set_up(true, Mono::at(60_000), &mut bench.out);
     assert_eq!(dials(&bench.launch(60_000)).len(), 1);
     // A dial is ended, too.
-    bench.listener.set_up(false, Mono(60_001), &mut bench.out);
+    bench.listener.set_up(false, Mono::at(60_001), &mut bench.out);
     assert_eq!(closed(&actions(&mut bench.out)).len(), 1);
 }
 
