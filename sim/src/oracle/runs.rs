@@ -105,7 +105,7 @@ impl Oracle {
         let counts = is_calm && lasted_ms(run, past, now) >= hidden_ms;
         // Some replies may have come though others were dropped. If the agent shows this run, then
         // it was not hidden, and the next one is awaited from there.
-        let shown = view.periodic()?.began.map(|began| began.0.saturating_sub(MONO_MS));
+        let shown = view.periodic()?.began.map(|began| began.ms().saturating_sub(MONO_MS));
         let due = match shown {
             Some(began) if began + noise_ms >= run.began => run.began + limit_ms,
             _ => seen + limit_ms + spec.every_ms,

@@ -227,7 +227,7 @@ fn a_hold_whose_end_its_holder_had_set_breaks_there_without_having_expired() {
         shows_until(&mut lock, 1_600, Some(("A", left_until)), 0, Delta::default());
         let gone = shows_until(&mut lock, 3_600, None, 0, Delta::default());
         let reason = gone.ended.map(|ended| ended.reason);
-        assert_eq!(lock.free_since(), Some(Mono(3_600)), "{reason:?}");
+        assert_eq!(lock.free_since(), Some(Mono::at(3_600)), "{reason:?}");
         (reason, gone.broke)
     };
     let broke = |held_ms, expired| Some(Break { held_ms, expired });
