@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
@@ -146,7 +147,9 @@ impl Scene {
             self.go_on()?;
             match self.socket.recv(&mut bytes) {
                 Ok(length) => return self.take(bytes.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // A signal, as of a child that died, ends the wait as well.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error.into()),
             }
             if began.elapsed() > PATIENCE {
@@ -294,7 +297,8 @@ impl Death {
         let Some(handle) = &self.0 else { return Ok(Some(now())) };
         let limit = Timespec { tv_sec: limit.as_secs().try_into()?, tv_nsec: 0 };
         let mut fds = [PollFd::new(handle, PollFlags::IN)];
-        let count = poll(&mut fds, Some(&limit)).context("cannot wait for a death")?;
+        let count = retry_on_intr(|| poll(&mut fds, Some(&limit)));
+        let count = count.context("cannot wait for a death")?;
         Ok((count > 0).then(now))
     }
 
