@@ -82,7 +82,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         version = measured.version;
     }
     let more = format!(
-        "Prometheus {version}, each {} s a scrape and an evaluation. Beside it: the first \
+        "Prometheus {version}, each {} s a scrape and an evaluation. The peer: the first \
          edition's rules and exposition, as measured then.\n",
         INTERVAL.as_secs()
     );

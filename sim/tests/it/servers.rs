@@ -381,30 +381,19 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
         hosts: Some(Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())])),
         ..Parts::default()
     };
-    let host = |state: &mut State, at| {
-        let snapshot = state.snapshot(Mono::at(at));
-        snapshot
-            .tasks
-            .first()
-            .unwrap()
-            .lock()
-            .unwrap()
-            .hold
-            .as_ref()
-            .unwrap()
-            .holders
-            .iter()
-            .next()
-            .unwrap()
-            .1
-            .map(<[u8]>::to_vec)
-    };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     parts(&mut state, 1, 1_000, named("wms-1"));
     assert_eq!(host(&mut state, 1_000), Some(b"wms-1".to_vec()));
     reloaded(&mut state, 2, 1_500, None, None);
     parts(&mut state, 2, 2_000, Parts::default());
     assert_eq!(host(&mut state, 2_000), None);
+}
+
+/// The host of the holder of the only task.
+fn host(state: &mut State, at: u64) -> Option<Vec<u8>> {
+    let snapshot = state.snapshot(Mono::at(at));
+    let hold = snapshot.tasks.first().unwrap().lock().unwrap().hold.as_ref().unwrap();
+    hold.holders.iter().next().unwrap().1.map(<[u8]>::to_vec)
 }
 
 /// The warning is reported once for as long as it lasts. The known holder stays.
@@ -419,20 +408,8 @@ fn hosts_that_cannot_be_read_are_a_warning() {
             EventKind::HostsUnreadable { why } => Some(why),
             _ => None,
         });
-        let view = state.snapshot(Mono::at(at)).tasks.first().unwrap().clone();
-        let host = view
-            .lock()
-            .unwrap()
-            .hold
-            .as_ref()
-            .unwrap()
-            .holders
-            .iter()
-            .next()
-            .unwrap()
-            .1
-            .map(<[u8]>::to_vec);
-        (reported.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
+        let unknown = state.snapshot(Mono::at(at)).tasks.first().unwrap().hosts_unknown;
+        (reported.collect::<Vec<_>>(), unknown, host(state, at).is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     let known = || Some(Ok(vec![(b"A".to_vec(), b"wms-1".to_vec())]));
