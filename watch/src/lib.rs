@@ -22,6 +22,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod redis;
+pub mod zookeeper;
 
 #[cfg(test)]
 #[path = "../../judge/tests/truth/mod.rs"]

@@ -7,7 +7,7 @@
 mod field;
 mod lock;
 mod queue;
-mod turn;
+pub(crate) mod turn;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

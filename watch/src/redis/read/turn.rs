@@ -10,12 +10,12 @@ use lockwatch_judge::reading::{Turn, TurnReading, Unknown};
 use lockwatch_judge::spec::TurnSpec;
 
 /// What is asked.
-pub(super) fn asks(spec: &TurnSpec, out: &mut Vec<Ask>) {
+pub(crate) fn asks(spec: &TurnSpec, out: &mut Vec<Ask>) {
     out.push(scan_hash(Class::Texts, &spec.hash));
 }
 
 /// Decodes the replies to [`asks`].
-pub(super) fn take(spec: &TurnSpec, replies: &mut Replies<'_>) -> TurnReading {
+pub(crate) fn take(spec: &TurnSpec, replies: &mut Replies<'_>) -> TurnReading {
     let read = scanned_pairs(replies.next()).and_then(|pairs| {
         // More can be no passing of the turn, and would be kept in vain.
         if pairs.len() > 2 * TurnSpec::TASKS_MAX {

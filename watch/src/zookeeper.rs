@@ -1,0 +1,12 @@
+//! Locks and turns in ZooKeeper: what is asked of an ensemble, when, over which session, and what
+//! the answers mean.
+
+pub mod codec;
+pub mod driver;
+mod line;
+mod read;
+pub mod recipes;
+mod session;
+pub mod store;
+mod tree;
+pub mod watcher;

@@ -1,0 +1,194 @@
+//! What is asked about a task, and the reading that the answers make.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lockwatch_judge::reading::{
+    Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, SwitchesReading, TaskReading,
+    TurnReading, Unknown, wanted,
+};
+use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec};
+use lockwatch_judge::verdict::Wanted;
+
+use super::codec::{Answer, Ask, SessionId};
+use super::recipes::{self, Queue};
+use super::tree::{self, Answers};
+use crate::redis::accept::Caps;
+use crate::redis::parts;
+use crate::redis::read::turn;
+use crate::redis::replies::Replies;
+
+/// So many of those who wait are read with their session and data.
+const SHOWN_MAX: usize = 8;
+
+/// The questions about switches, progress and the like that nodes can answer.
+const CAPS: Caps = Caps { pexpiretime: true, ..Caps::LEAST };
+
+/// What is still to be asked about the task; nothing: the reading is complete.
+pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
+    let mut out = Vec::new();
+    if let KindSpec::Lock(lock) = &spec.kind {
+        lock_asks(lock, answers, &mut out);
+    }
+    for question in questions(spec) {
+        tree::asks(&question, answers, &mut out);
+    }
+    out
+}
+
+/// The questions that are decoded as those to a Redis are.
+fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
+    let mut questions = Vec::new();
+    if let KindSpec::Turn(spec) = &spec.kind {
+        turn::asks(spec, &mut questions);
+    }
+    for part in parts::ALL {
+        part.asks(spec, CAPS, &mut questions);
+    }
+    questions
+}
+
+/// The reading that the answers make.
+pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
+    let replies: Vec<_> =
+        questions(spec).iter().map(|question| tree::reply(question, answers)).collect();
+    let mut replies = Replies::new(&replies);
+    let mut parts = Parts::default();
+    let guard = match &spec.kind {
+        KindSpec::Lock(spec) => {
+            let (lock, extras) = lock(spec, answers, &mut parts);
+            GuardReading::Lock { lock, extras }
+        }
+        KindSpec::Turn(spec) => GuardReading::Turn(turn::take(spec, &mut replies)),
+        KindSpec::Queue(_) => spec.kind.unknown(Unknown::Layout),
+    };
+    for part in parts::ALL {
+        part.decode(spec, CAPS, &mut replies, &mut parts);
+    }
+    TaskReading { guard, parts }
+}
+
+fn path(lock: &LockSpec) -> &str {
+    core::str::from_utf8(&lock.key).unwrap_or_default()
+}
+
+fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
+    let folder = Ask::Children(path(lock).into());
+    match answers.get(&folder) {
+        None => out.push(folder),
+        Some(Some(Answer::Children(names, _))) => {
+            let queue = queue(lock, names);
+            let shown = queue.contenders.iter().take(queue.holders.max(1) + SHOWN_MAX);
+            let data = shown.map(|name| Ask::Data(tree::join(path(lock), name)));
+            out.extend(data.filter(|ask| !answers.contains_key(ask)));
+        }
+        Some(_) => {}
+    }
+}
+
+fn queue<'a>(lock: &LockSpec, names: &'a [String]) -> Queue<'a> {
+    recipes::named(lock.library.as_str())
+        .map(|recipe| recipes::queue(recipe, names))
+        .unwrap_or_default()
+}
+
+/// Whether one who has the lock went away between the questions, so that all of it must be asked
+/// again.
+pub(super) fn is_torn(spec: &TaskSpec, answers: &Answers) -> bool {
+    let Some(lock) = spec.lock() else { return false };
+    let Some(Some(Answer::Children(names, _))) = answers.get(&Ask::Children(path(lock).into()))
+    else {
+        return false;
+    };
+    let queue = queue(lock, names);
+    let mut holders = queue.contenders.iter().take(queue.holders);
+    holders.any(|name| {
+        let data = Ask::Data(tree::join(path(lock), name));
+        answers.get(&data) == Some(&Some(Answer::NoNode))
+    })
+}
+
+fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, Extras) {
+    let unknown = |why| (LockReading::Unknown(why), Extras::default());
+    let names = match answers.get(&Ask::Children(path(lock).into())) {
+        Some(Some(Answer::Children(names, _))) => names.as_slice(),
+        Some(Some(Answer::NoNode)) => &[],
+        Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
+        Some(Some(_)) => return unknown(Unknown::ServerError),
+        Some(None) => return unknown(Unknown::TooLarge),
+        None => return unknown(Unknown::NotReadYet),
+    };
+    let queue = queue(lock, names);
+    // From then on every contender gets the same number, and some libraries let all of them in.
+    if queue.is_unordered {
+        return unknown(Unknown::Layout);
+    }
+    let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
+    let extras = Extras { waiters, fencing_token: None };
+    let mut holders = Vec::new();
+    for name in queue.contenders.iter().take(queue.holders) {
+        let data = answers.get(&Ask::Data(tree::join(path(lock), name)));
+        match data {
+            Some(Some(Answer::Data(data, stat))) => {
+                let holder = holder(name, stat.owner);
+                parts.hosts = parts.hosts.take().or_else(|| host(&holder, data));
+                holders.push(holder);
+            }
+            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
+            _ => return unknown(Unknown::NotReadYet),
+        }
+    }
+    holders.sort_unstable();
+    let reading = match queue.mode {
+        Some(mode) if !holders.is_empty() => {
+            Held { mode, holders, ghosts: 0, deadline: Deadline::Never }.into()
+        }
+        _ => LockReading::Free,
+    };
+    (reading, extras)
+}
+
+/// A session has the lock by one of its nodes. Another node of the same session is another hold.
+fn holder(name: &str, owner: Option<SessionId>) -> Holder {
+    let client = match owner {
+        Some(SessionId(id)) => format!("0x{id:x}"),
+        None => "no session".into(),
+    };
+    let number = recipes::number(name).unwrap_or(name);
+    Holder {
+        client: client.into_bytes(),
+        thread: Some(number.as_bytes().to_vec()),
+        entries: None,
+        secret: false,
+    }
+}
+
+/// The host that a contender's data name. A loopback address names none: it is what a machine calls
+/// itself.
+fn host(holder: &Holder, data: &[u8]) -> Option<Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>> {
+    const HOST_BYTES_MAX: usize = 255;
+    let text = core::str::from_utf8(data).ok()?.trim();
+    let is_host = !text.is_empty()
+        && text.len() <= HOST_BYTES_MAX
+        && !text.contains(char::is_control)
+        && !text.starts_with("127.")
+        && text != "::1"
+        && text != "localhost";
+    is_host.then(|| Ok(vec![(holder.client.clone(), text.as_bytes().to_vec())]))
+}
+
+/// Whether a reading leads to an alert if it is of the past: nobody has what users may want.
+pub(super) fn is_bad_news(spec: &TaskSpec, found: &TaskReading) -> bool {
+    match &found.guard {
+        GuardReading::Lock { lock: LockReading::Free, .. } => {
+            let switches = found.parts.switches.as_ref();
+            let is_off = matches!(switches, Some(SwitchesReading::Read { switches, .. })
+                if wanted(switches) == Wanted::No);
+            spec.may_be_wanted() && !is_off
+        }
+        GuardReading::Turn(TurnReading::Read(turns)) => turns.len() != 1,
+        GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => false,
+    }
+}

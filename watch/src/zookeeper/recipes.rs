@@ -1,0 +1,90 @@
+//! The lock recipes that are known: one file each, and one line each in [`ALL`]. A recipe says in
+//! which order its clients get the lock. That is not always the order of the numbers.
+
+use alloc::vec::Vec;
+
+mod curator;
+mod kazoo;
+mod plain;
+
+use lockwatch_judge::reading::Mode;
+
+/// All recipes.
+pub static ALL: [&dyn Recipe; 3] = [&curator::Curator, &kazoo::Kazoo, &plain::Plain];
+
+/// How the clients of a library queue for a lock.
+pub trait Recipe: Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// The place of a child in the queue; `None`: its clients ignore such a child.
+    fn place<'a>(&self, child: &'a str) -> Option<Place<'a>>;
+}
+
+/// The place of a child in the queue. What sorts first comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place<'a> {
+    /// What its clients compare.
+    pub order: &'a str,
+    /// What it wants; `None`: it is none of the library's, and blocks those that come after it.
+    pub wants: Option<Mode>,
+}
+
+/// The queue for a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue<'a> {
+    /// The contenders in the order in which they get it.
+    pub contenders: Vec<&'a str>,
+    /// So many of them have it.
+    pub holders: usize,
+    /// Whether those who have it exclude each other.
+    pub mode: Option<Mode>,
+    /// A child that is none of the library's, and in front of all of them.
+    pub blocked_by: Option<&'a str>,
+    /// Two have the same place: the numbers have come to their end, and the order is not known.
+    pub is_unordered: bool,
+}
+
+/// The recipe of this name.
+pub fn named(name: &str) -> Option<&'static dyn Recipe> {
+    ALL.iter().find(|recipe| recipe.name() == name).copied()
+}
+
+/// Who has the lock, and who waits for it.
+pub fn queue<'a>(recipe: &dyn Recipe, children: &'a [alloc::string::String]) -> Queue<'a> {
+    let mut places: Vec<(Place<'a>, &'a str)> =
+        children.iter().filter_map(|child| Some((recipe.place(child)?, &**child))).collect();
+    places.sort_unstable();
+    let blocked_by = places.first().filter(|(place, _)| place.wants.is_none()).map(|(_, name)| *name);
+    let ours: Vec<(Place<'a>, Mode, &'a str)> =
+        places.iter().filter_map(|(place, name)| Some((*place, place.wants?, *name))).collect();
+    let mode = ours.first().map(|(_, mode, _)| *mode);
+    let holders = match mode {
+        _ if blocked_by.is_some() => 0,
+        Some(Mode::Read) => ours.iter().take_while(|(_, mode, _)| *mode == Mode::Read).count(),
+        // A thread that has the write lock may take the read lock, with the same number.
+        Some(Mode::Exclusive | Mode::Write) => 1,
+        None => 0,
+    };
+    let same = |pair: &[(Place<'a>, Mode, &'a str)]| {
+        matches!(pair, [(one, first, _), (other, second, _)] if one.order == other.order && first == second)
+    };
+    Queue {
+        holders,
+        mode,
+        blocked_by,
+        is_unordered: ours.windows(2).any(same),
+        contenders: ours.into_iter().map(|(_, _, name)| name).collect(),
+    }
+}
+
+/// The number at the end of a child's name: ten digits, after an overflow with a sign.
+pub fn number(name: &str) -> Option<&str> {
+    const DIGITS: usize = 10;
+    let start = name.len().checked_sub(DIGITS)?;
+    let (before, digits) = name.split_at_checked(start)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(if before.ends_with('-') { name.get(start - 1..)? } else { digits })
+}
