@@ -36,6 +36,7 @@ mod url;
 mod values;
 pub mod web;
 mod yaml;
+mod zookeepers;
 
 pub use guard::{GuardConfig, Heartbeat, RESTARTS};
 pub(crate) use labels::OURS;
@@ -53,6 +54,7 @@ pub use secret::{Secret, SecretError};
 pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;
 pub(crate) use yaml::parse as parse_yaml;
+pub use zookeepers::ZooKeeperConfig;
 
 use crate::text::marks::{IS_UTF_16, after_mark};
 

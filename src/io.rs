@@ -18,6 +18,7 @@ mod resolve;
 mod scan;
 mod stream;
 mod tls;
+mod zookeeper;
 
 pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};
@@ -27,3 +28,4 @@ pub use lockwatch_watch::redis::driver::Failure;
 pub(crate) use login::beside_commands;
 pub use scan::{Pace, scan_page};
 pub use tls::unusable as unusable_tls;
+pub use zookeeper::{ZooKeeperAssignment, run_zookeeper};

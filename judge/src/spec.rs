@@ -122,6 +122,9 @@ impl Authority {
         Authority { alone: false, announced: false, divided: false };
     /// Somebody else says which server decides.
     pub const ANNOUNCED: Authority = Authority { alone: false, announced: true, divided: false };
+    /// All servers have the same data, and whichever is read decides for all. Their times are the
+    /// agent's.
+    pub const ENSEMBLE: Authority = Authority { alone: true, announced: false, divided: false };
     /// Somebody else says which server decides about which lock.
     pub const DIVIDED: Authority = Authority { alone: false, announced: true, divided: true };
 

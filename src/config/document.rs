@@ -19,6 +19,7 @@ use super::resolved::{Config, RedisConfig};
 use super::schema::TOP;
 use super::tasks::{self, ReadTask, Shared, full_metrics};
 use super::values::{count, kind, name_mistake};
+use super::zookeepers::{self, ZooKeepers};
 
 /// Maximum number of tasks unless `max_tasks` is set. Each task has dozens of series, so more are
 /// probably a mistake.
@@ -43,15 +44,19 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
     let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
     let redises = match top.at("redis") {
         Some(at) => redises::read(&at, dir),
+        None if top.value("zookeeper").is_some() => Ok(Redises::new()),
         None => {
             Err(top
                 .report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`"))
         }
     };
+    let zookeepers =
+        top.at("zookeeper").map_or(Ok(ZooKeepers::new()), |at| zookeepers::read(&at, dir));
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
     let links = links::read(&top);
     let shared = Shared {
         redises: redises.as_ref().ok(),
+        zookeepers: zookeepers.as_ref().ok(),
         label_names: label_names.as_deref().ok(),
         full_metrics: full_metrics(&top).ok().flatten().unwrap_or(false),
         dir,
@@ -63,6 +68,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         check_locks(&tasks, redises, &task_names(document), mistakes);
     }
     let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
+    let zookeepers = zookeepers?.into_values().collect::<Result<Vec<_>, _>>()?;
     let guards = tasks
         .iter()
         .filter_map(|task| Some((task.name.as_deref()?.into(), task.guard.clone()?)))
@@ -78,7 +84,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, label_names: label_names?, links: links?, tasks, patterns, guards })
+    Ok(Config { redises, zookeepers, label_names: label_names?, links: links?, tasks, patterns, guards })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.

@@ -7,6 +7,7 @@ use lockwatch_judge::spec::{
 };
 use lockwatch_watch::redis::libraries::{self, Library};
 use lockwatch_watch::redis::value::Finder;
+use lockwatch_watch::zookeeper::recipes;
 use serde_yaml::Value;
 
 use super::block::{Block, choice};
@@ -71,6 +72,9 @@ fn read_lock(
     roles: &mut Roles,
 ) -> Result<LockSpec, Reported> {
     let Some(lock) = task.child("lock", &LOCK)? else { return Err(Reported) };
+    if task.value("zookeeper").is_some() {
+        return read_zookeeper_lock(&lock, roles);
+    }
     let key = match lock.value("match") {
         Some(_) => pattern::glob(&lock),
         None => read_key(&lock, "key", roles),
@@ -106,6 +110,16 @@ fn read_lock(
     let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
     let spec = LockSpec { score, limit, claimants, lease_ms, renew_every_ms, ..spec };
     Ok(LockSpec { field, holder, host, stores: stores?.map(Box::new), ..spec })
+}
+
+/// A lock in ZooKeeper: its folder, and whose clients queue in it.
+fn read_zookeeper_lock(lock: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
+    let path = read_key(lock, "path", roles);
+    let recipe = lock.optional("library", |value| {
+        choice(value, "library", &recipes::ALL, |one| one.name())
+    });
+    let library = recipe?.map_or("curator", |recipe| recipe.name());
+    Ok(LockSpec { never_expires: true, ..LockSpec::new(&path?, library) })
 }
 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.

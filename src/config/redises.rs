@@ -22,10 +22,10 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(StoreSpec::TIMEOUT_MS
 
 /// Minimum interval. A sweep must end before the next one begins, and sampling must not load the
 /// server.
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Minimum timeout. A healthy server behind a busy network already needs tens of milliseconds.
-const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 /// Maximum number of Redis stores. More are not written by people.
 const REDISES_MAX: usize = 1000;

@@ -13,6 +13,7 @@ use super::login::Login;
 use super::mistake::ConfigErrors;
 use super::pattern::Pattern;
 use super::tls::{Tls, TlsConfig};
+use super::zookeepers::ZooKeeperConfig;
 use crate::paths::Links;
 
 /// A complete configuration.
@@ -20,6 +21,8 @@ use crate::paths::Links;
 pub struct Config {
     /// The Redis stores, sorted by name. A task's `StoreIndex` is a position in this list.
     pub redises: Vec<RedisConfig>,
+    /// The ZooKeeper ensembles, sorted by name. Their `StoreIndex` comes after those of Redis.
+    pub zookeepers: Vec<ZooKeeperConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
     /// Where people reach what alerts point to.
@@ -117,7 +120,12 @@ impl Config {
 
     /// The name of the store of `task`, or the names of its stores, joined.
     pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
-        task.store_label(|store| Some(&self.redises.get(usize::from(store.0))?.name))
+        task.store_label(|store| {
+            let position = usize::from(store.0);
+            let redis = self.redises.get(position).map(|redis| &redis.name);
+            let others = || self.zookeepers.get(position.checked_sub(self.redises.len())?);
+            redis.or_else(|| others().map(|zookeeper| &zookeeper.name))
+        })
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.
@@ -132,7 +140,12 @@ impl Config {
             timeout_ms: ms(redis.timeout),
         };
         WatchSpec {
-            stores: self.redises.iter().map(redis_spec).collect(),
+            stores: self
+                .redises
+                .iter()
+                .map(redis_spec)
+                .chain(self.zookeepers.iter().map(ZooKeeperConfig::spec))
+                .collect(),
             tasks: self.tasks.clone(),
             epoch,
         }

@@ -15,12 +15,13 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 22] = [
+pub const BLOCKS: [&BlockSpec; 23] = [
     &TOP,
     &LINKS,
     &REDIS,
     &TLS,
     &WANT,
+    &ZOOKEEPER,
     &SENTINEL,
     &CLUSTER,
     &TASK,
@@ -52,7 +53,7 @@ const A_GLOB: (&str, &str) = ("pattern", "write the glob as `lock: {match: \"rep
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
-    fields: &["redis", "labels", "links", "metrics", "tasks", "max_tasks"],
+    fields: &["redis", "zookeeper", "labels", "links", "metrics", "tasks", "max_tasks"],
     otherwise: &[("patterns", "write each as a task with `lock: {match: \"report:lock:*\"}`")],
 };
 
@@ -105,6 +106,12 @@ pub(super) const WANT: BlockSpec = BlockSpec {
     otherwise: &[("password", NO_PASSWORD)],
 };
 
+pub(super) const ZOOKEEPER: BlockSpec = BlockSpec {
+    path: "zookeeper.<name>",
+    fields: &["servers", "auth_file", "tls", "interval", "timeout"],
+    otherwise: &[("password", NO_PASSWORD)],
+};
+
 pub(super) const SENTINEL: BlockSpec = BlockSpec {
     path: "redis.<name>.sentinel",
     fields: &[
@@ -146,6 +153,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
     fields: &[
         "name",
         "redis",
+        "zookeeper",
         "lock",
         "turn",
         "queue",
@@ -190,6 +198,7 @@ pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
     fields: &[
         "key",
+        "path",
         "match",
         "max_keys",
         "field",

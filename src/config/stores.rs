@@ -7,6 +7,7 @@ use super::block::{Block, choice};
 use super::mistake::{Reported, quoted};
 use super::redises::Redises;
 use super::resolved::RedisConfig;
+use super::tasks::Shared;
 use super::values::text;
 
 /// Maximum number of stores of one lock.
@@ -26,9 +27,13 @@ pub(super) struct Found<'a> {
 /// names, or the only one.
 pub(super) fn read<'a>(
     task: &Block<'_>,
-    redises: Option<&'a Redises>,
+    shared: &Shared<'a>,
     several: Option<&Stores>,
 ) -> Result<Found<'a>, Reported> {
+    let redises = shared.redises;
+    if let Some(named) = task.optional("zookeeper", text)? {
+        return in_zookeeper(task, &named, shared);
+    }
     let named = task.optional("redis", text)?;
     let redises = redises.ok_or(Reported)?;
     let own = match (&named, several) {
@@ -56,6 +61,24 @@ pub(super) fn read<'a>(
     let config = |store: &StoreIndex| redises.values().nth(usize::from(store.0))?.as_ref().ok();
     let configs = all.iter().filter_map(config).collect();
     Ok(Found { own, all, configs })
+}
+
+/// A task in the ensemble of this name.
+fn in_zookeeper<'a>(
+    task: &Block<'_>,
+    named: &str,
+    shared: &Shared<'a>,
+) -> Result<Found<'a>, Reported> {
+    let redises = shared.redises.ok_or(Reported)?;
+    let zookeepers = shared.zookeepers.ok_or(Reported)?;
+    let position = zookeepers.keys().position(|other| other == named);
+    let store = position.and_then(|position| u16::try_from(redises.len() + position).ok());
+    let Some(own) = store.map(StoreIndex) else {
+        let names = zookeepers.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        let message = format!("{} is not one of the ensembles: {names}", quoted(named));
+        return Err(task.report("zookeeper", message));
+    };
+    Ok(Found { own, all: vec![own], configs: Vec::new() })
 }
 
 /// The stores of a lock, if there are several.

@@ -25,6 +25,7 @@ use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANT
 use super::stores;
 use super::threshold::{self, Sampling};
 use super::values::{bytes, key, kind as kind_of, label_value, name};
+use super::zookeepers::ZooKeepers;
 
 /// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
@@ -35,6 +36,8 @@ type Labels = Vec<(Arc<str>, Arc<str>)>;
 pub(super) struct Shared<'a> {
     /// `None` if the Redis stores could not be read at all.
     pub(super) redises: Option<&'a Redises>,
+    /// `None` if the ensembles could not be read at all.
+    pub(super) zookeepers: Option<&'a ZooKeepers>,
     /// `None` if the names of the labels could not be read.
     pub(super) label_names: Option<&'a [Arc<str>]>,
     /// What a task has that does not say which metrics it shows.
@@ -65,7 +68,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let name = block.required("name", "write `name: …`", name);
     let guarded = kind::read(block, shared.redises, &mut roles);
     let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
-    let found = stores::read(block, shared.redises, of_lock);
+    let found = stores::read(block, shared, of_lock);
     let max_keys = pattern::read(block, name.as_deref().ok(), guarded.as_ref().ok());
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);

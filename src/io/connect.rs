@@ -23,7 +23,7 @@ use super::resolve::resolve;
 use super::stream::{self, Stream};
 use super::tls;
 use crate::clock::Clock;
-use crate::config::{Endpoint, Login, Secret, Tls, ms};
+use crate::config::{Endpoint, HostPort, Login, Secret, Tls, ms};
 
 /// Maximum time for resolving a name, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -185,13 +185,22 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 /// address. With `tls`, nothing but the handshake was sent when it comes back, and the server's
 /// certificate is checked.
 pub(super) async fn dial(dial: &Dial, tls: Option<&Tls>) -> Result<Stream, Failure> {
-    let timeout = Duration::from_millis(dial.timeout_ms);
+    reach_server(&dial.to, (dial.attempt, dial.timeout_ms), tls).await
+}
+
+/// Connects to a server in at most so many milliseconds.
+pub(super) async fn reach_server(
+    to: &HostPort,
+    (attempt, timeout_ms): (usize, u64),
+    tls: Option<&Tls>,
+) -> Result<Stream, Failure> {
+    let timeout = Duration::from_millis(timeout_ms);
     let limit = timeout.min(DIAL_TIMEOUT);
-    if let Some(path) = dial.to.socket() {
+    if let Some(path) = to.socket() {
         return stream::socket(path, limit).await;
     }
-    let mut addresses = resolve(&dial.to, limit).await?;
-    take_turns(&mut addresses, dial.attempt);
+    let mut addresses = resolve(to, limit).await?;
+    take_turns(&mut addresses, attempt);
     let tcp = dial_any(addresses.into_iter(), limit).await?;
     match tls {
         None => Ok(Stream::tcp(tcp)),

@@ -20,7 +20,7 @@ use crate::blocking;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
-use crate::io::{self, Assignment};
+use crate::io::{self, Assignment, ZooKeeperAssignment};
 use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
 use crate::patterns::Patterns;
@@ -94,6 +94,7 @@ where
     let traces = Traces::default();
     let mut watching = Watching {
         watchers: BTreeMap::new(),
+        ensembles: BTreeMap::new(),
         patterns,
         epoch: 0,
         inputs,
@@ -135,6 +136,7 @@ where
         stop.cancel();
         // Sampling stops, but the engine continues: requests in progress still read its state.
         watching.watchers.clear();
+        watching.ensembles.clear();
         watching.patterns.stop();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
@@ -197,7 +199,8 @@ where
 
 /// The watchers and the configuration that they follow.
 struct Watching {
-    watchers: BTreeMap<Arc<str>, Running>,
+    watchers: BTreeMap<Arc<str>, Running<Assignment>>,
+    ensembles: BTreeMap<Arc<str>, Running<ZooKeeperAssignment>>,
     patterns: Patterns,
     epoch: u32,
     inputs: mpsc::Sender<Input>,
@@ -207,8 +210,8 @@ struct Watching {
     config: watch::Sender<Arc<Config>>,
 }
 
-struct Running {
-    assignments: watch::Sender<Arc<Assignment>>,
+struct Running<A> {
+    assignments: watch::Sender<Arc<A>>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -248,14 +251,43 @@ impl Watching {
             };
             self.watchers.insert(name, watcher);
         }
+        let mut old = std::mem::take(&mut self.ensembles);
+        for assignment in ensembles(config, self.epoch) {
+            let name = Arc::clone(&assignment.config.name);
+            let assignment = Arc::new(assignment);
+            let watcher = match old.remove(&name) {
+                Some(watcher) => {
+                    watcher.assignments.send_replace(assignment);
+                    watcher
+                }
+                None => {
+                    let (assignments, receiver) = watch::channel(assignment);
+                    let (inputs, traces) = (self.inputs.clone(), self.traces.clone());
+                    let task = io::run_zookeeper(receiver, inputs, self.clock, traces);
+                    let task = AbortOnDropHandle::new(tokio::spawn(task));
+                    Running { assignments, _task: task }
+                }
+            };
+            self.ensembles.insert(name, watcher);
+        }
     }
 
-    fn start(&self, assignment: Arc<Assignment>) -> Running {
+    fn start(&self, assignment: Arc<Assignment>) -> Running<Assignment> {
         let (assignments, receiver) = watch::channel(assignment);
         let task =
             tokio::spawn(io::run(receiver, self.inputs.clone(), self.clock, self.traces.clone()));
         Running { assignments, _task: AbortOnDropHandle::new(task) }
     }
+}
+
+/// The assignment of each watcher of an ensemble.
+fn ensembles(config: &Config, epoch: u32) -> impl Iterator<Item = ZooKeeperAssignment> {
+    let first = u16::try_from(config.redises.len()).unwrap_or(u16::MAX);
+    config.zookeepers.iter().zip(first..).map(move |(zookeeper, index)| {
+        let index = StoreIndex(index);
+        let tasks = config.tasks_on(index);
+        ZooKeeperAssignment { epoch, index, config: zookeeper.clone(), tasks }
+    })
 }
 
 /// The assignment of each watcher.
