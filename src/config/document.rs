@@ -84,7 +84,15 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, zookeepers, label_names: label_names?, links: links?, tasks, patterns, guards })
+    Ok(Config {
+        redises,
+        zookeepers,
+        label_names: label_names?,
+        links: links?,
+        tasks,
+        patterns,
+        guards,
+    })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.

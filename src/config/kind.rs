@@ -115,9 +115,8 @@ fn read_lock(
 /// A lock in ZooKeeper: its folder, and whose clients queue in it.
 fn read_zookeeper_lock(lock: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
     let path = read_key(lock, "path", roles);
-    let recipe = lock.optional("library", |value| {
-        choice(value, "library", &recipes::ALL, |one| one.name())
-    });
+    let recipe =
+        lock.optional("library", |value| choice(value, "library", &recipes::ALL, |one| one.name()));
     let library = recipe?.map_or("curator", |recipe| recipe.name());
     Ok(LockSpec { never_expires: true, ..LockSpec::new(&path?, library) })
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use lockwatch_judge::input::Input as Evidence;
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec};
 use lockwatch_watch::redis::driver::{Failure, LinkId, Now};
 use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX};
-use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Exchange, Input};
+use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Input};
 use lockwatch_watch::zookeeper::store;
 use lockwatch_watch::zookeeper::watcher::Watcher;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};

@@ -84,6 +84,11 @@ fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
             let data = shown.map(|name| Ask::Data(tree::join(path(lock), name)));
             out.extend(data.filter(|ask| !answers.contains_key(ask)));
         }
+        // That the folder is made is announced only to those who asked whether it is there.
+        Some(Some(Answer::NoNode)) => {
+            let there = Ask::Exists(path(lock).into());
+            out.extend((!answers.contains_key(&there)).then_some(there));
+        }
         Some(_) => {}
     }
 }

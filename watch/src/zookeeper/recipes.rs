@@ -55,7 +55,8 @@ pub fn queue<'a>(recipe: &dyn Recipe, children: &'a [alloc::string::String]) -> 
     let mut places: Vec<(Place<'a>, &'a str)> =
         children.iter().filter_map(|child| Some((recipe.place(child)?, &**child))).collect();
     places.sort_unstable();
-    let blocked_by = places.first().filter(|(place, _)| place.wants.is_none()).map(|(_, name)| *name);
+    let blocked_by =
+        places.first().filter(|(place, _)| place.wants.is_none()).map(|(_, name)| *name);
     let ours: Vec<(Place<'a>, Mode, &'a str)> =
         places.iter().filter_map(|(place, name)| Some((*place, place.wants?, *name))).collect();
     let mode = ours.first().map(|(_, mode, _)| *mode);
@@ -66,9 +67,7 @@ pub fn queue<'a>(recipe: &dyn Recipe, children: &'a [alloc::string::String]) -> 
         Some(Mode::Exclusive | Mode::Write) => 1,
         None => 0,
     };
-    let same = |pair: &[(Place<'a>, Mode, &'a str)]| {
-        matches!(pair, [(one, first, _), (other, second, _)] if one.order == other.order && first == second)
-    };
+    let same = |pair: &[(Place<'a>, Mode, &'a str)]| matches!(pair, [(one, first, _), (other, second, _)] if one.order == other.order && first == second);
     Queue {
         holders,
         mode,

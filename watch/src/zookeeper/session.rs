@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::codec::{self, Answer, Ask, Code, Greeting, Malformed, Said, SessionId, Zxid};
+use super::codec::{self, Answer, Ask, Code, Greeting, Malformed, Said, Zxid};
 use crate::redis::driver::{Failure, LinkId};
 
 /// The most children of a node that are read.
@@ -42,7 +42,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Dialling,
-    Open { id: SessionId, timeout_ms: u32 },
+    Open { timeout_ms: u32 },
 }
 
 #[derive(Debug)]
@@ -87,13 +87,6 @@ impl Session {
         matches!(self.state, State::Open { .. })
     }
 
-    pub(super) fn id(&self) -> Option<SessionId> {
-        match self.state {
-            State::Open { id, .. } => Some(id),
-            State::Dialling => None,
-        }
-    }
-
     /// The frames for these questions. The replies come back with `tag`.
     pub(super) fn ask(&mut self, asks: &[Ask], tag: u64, at: Mono) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -122,8 +115,8 @@ impl Session {
     pub(super) fn take(&mut self, frame: &[u8]) -> Result<News, Failure> {
         let State::Open { .. } = self.state else {
             return match codec::greeting(frame).map_err(|Malformed| malformed())? {
-                Greeting::Session { id, timeout_ms } => {
-                    self.state = State::Open { id, timeout_ms };
+                Greeting::Session { timeout_ms, .. } => {
+                    self.state = State::Open { timeout_ms };
                     Ok(News::Granted)
                 }
                 Greeting::Refused => Err(Failure::new(
@@ -146,7 +139,8 @@ impl Session {
                 if let Err(Code::SESSION_EXPIRED) = body {
                     return Err(Failure::new(Unknown::Closed, "the session has expired"));
                 }
-                let answer = codec::answer(&ask, body, CHILDREN_MAX).map_err(|Malformed| malformed())?;
+                let answer =
+                    codec::answer(&ask, body, CHILDREN_MAX).map_err(|Malformed| malformed())?;
                 Ok(News::Answered(tag, ask, answer))
             }
             Said::Pong(zxid) => {
@@ -168,7 +162,7 @@ impl Session {
         let oldest = self.oldest().map(|sent| sent.plus_ms(timeout_ms));
         match self.state {
             State::Dialling => self.asked.plus_ms(timeout_ms),
-            State::Open { timeout_ms: lasts_ms, .. } => {
+            State::Open { timeout_ms: lasts_ms } => {
                 let ping = self.last_sent.plus_ms(u64::from(lasts_ms / 3));
                 oldest.map_or(ping, |oldest| oldest.min(ping))
             }

@@ -242,7 +242,8 @@ impl Watcher {
         let interval_ms = self.assignment.store.interval_ms;
         let count = self.assignment.tasks.len();
         let offset_ms = |position: usize| {
-            let [position, count] = [position, count.max(1)].map(|it| u64::try_from(it).unwrap_or(1));
+            let [position, count] =
+                [position, count.max(1)].map(|it| u64::try_from(it).unwrap_or(1));
             position.saturating_mul(interval_ms) / count
         };
         let begin = |position| Task {
@@ -625,7 +626,11 @@ impl Watcher {
             node: Arc::clone(server),
             sent: reading.sent.mono,
             took_ms: now.mono.since_ms(reading.sent.mono),
-            said: reading.answers.iter().map(|(ask, answer)| (ask.clone(), answer.clone())).collect(),
+            said: reading
+                .answers
+                .iter()
+                .map(|(ask, answer)| (ask.clone(), answer.clone()))
+                .collect(),
             zxid: self.line.newest(),
             reading: outcome.clone(),
         })));
