@@ -112,21 +112,24 @@ pub struct Authority {
     /// Each of several servers decides about locks of its own. A lock that another one decides
     /// about has moved there, and lost nothing.
     pub divided: bool,
+    /// The servers are copies of each other, and which one answers makes no difference. None has a
+    /// clock of its own: all times are the agent's.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub ensemble: bool,
 }
 
 impl Authority {
     /// The only server decides.
-    pub const ALONE: Authority = Authority { alone: true, announced: false, divided: false };
+    pub const ALONE: Authority =
+        Authority { alone: true, announced: false, divided: false, ensemble: false };
     /// Of the configured servers, the one decides that says so.
-    pub const SELF_DECLARED: Authority =
-        Authority { alone: false, announced: false, divided: false };
+    pub const SELF_DECLARED: Authority = Authority { alone: false, ..Authority::ALONE };
     /// Somebody else says which server decides.
-    pub const ANNOUNCED: Authority = Authority { alone: false, announced: true, divided: false };
-    /// All servers have the same data, and whichever is read decides for all. Their times are the
-    /// agent's.
-    pub const ENSEMBLE: Authority = Authority { alone: true, announced: false, divided: false };
+    pub const ANNOUNCED: Authority = Authority { announced: true, ..Authority::SELF_DECLARED };
     /// Somebody else says which server decides about which lock.
-    pub const DIVIDED: Authority = Authority { alone: false, announced: true, divided: true };
+    pub const DIVIDED: Authority = Authority { divided: true, ..Authority::ANNOUNCED };
+    /// Whichever server of an ensemble is read decides.
+    pub const ENSEMBLE: Authority = Authority { ensemble: true, ..Authority::ALONE };
 
     /// Whether only the servers themselves report which of several decides.
     pub(crate) fn self_declared(self) -> bool {

@@ -63,7 +63,7 @@ fn a_task_tells_everything_in_base_units() {
         "labels": [{"name": "team", "value": "logistics"}, {"name": "severity", "value": "critical"}],
         "verdict": "running",
         "rule": "held_wanted",
-        "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A \
+        "reason": "The lock is held. Users wanted the task when the store lost their switches. (A \
             switch cannot be read: set `codec: kryo5`.)",
         "verdict_since": "2027-01-15T07:58:59.123Z",
         "clear": false,
