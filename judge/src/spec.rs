@@ -211,6 +211,10 @@ pub struct TaskSpec {
     /// How to learn whether users want the task. `None`: no switches are configured, so it is never
     /// judged down or unwanted.
     pub wanted: Option<WantedSpec>,
+    /// The store that has the switches; `None`: the same. What a watcher of that store is given has
+    /// it as its own store: there only the switches are read.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub switches_store: Option<StoreIndex>,
     /// Evidence that the work is not stuck.
     pub progress: Option<Box<ProgressSpec>>,
     /// The workers' own statements.
@@ -264,6 +268,7 @@ impl TaskSpec {
             store,
             kind,
             wanted: None,
+            switches_store: None,
             progress: None,
             claims: None,
             hosts: None,
@@ -308,13 +313,29 @@ impl TaskSpec {
 
     /// Whether one of its keys is on `store`.
     pub fn is_on(&self, store: StoreIndex) -> bool {
-        self.stores().contains(&store)
+        self.stores().contains(&store) || self.switches_store == Some(store)
     }
 
-    /// What is to be read of it on `store`: on any but its own, only the lock.
+    /// Whether the switches are read from the task's store.
+    pub fn has_switches_here(&self) -> bool {
+        self.switches_store.is_none_or(|store| store == self.store)
+    }
+
+    /// Whether nothing but the switches is read from the task's store.
+    pub fn has_only_switches_here(&self) -> bool {
+        self.switches_store == Some(self.store)
+    }
+
+    /// What is to be read of it on `store`: on any but its own, only the lock, or the switches.
     pub fn part_on(self: &Arc<Self>, store: StoreIndex) -> Option<Arc<TaskSpec>> {
         if store == self.store {
             return Some(Arc::clone(self));
+        }
+        if self.switches_store == Some(store) {
+            let wanted = self.wanted.clone();
+            let switches_store = self.switches_store;
+            let only_switches = TaskSpec::of(&self.name, store, self.kind.clone());
+            return Some(Arc::new(TaskSpec { wanted, switches_store, ..only_switches }));
         }
         let only_lock = || TaskSpec::of(&self.name, store, self.kind.clone());
         self.is_on(store).then(|| Arc::new(only_lock()))
