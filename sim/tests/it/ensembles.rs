@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use lockwatch_judge::event::{Event, EventKind};
-use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing, Topology};
+use lockwatch_judge::input::{
+    Attestation, Generation, Input, Outcome, Role, Sample, Standing, Topology,
+};
 use lockwatch_judge::problems::{Problem, of_store, of_task};
 use lockwatch_judge::reading::{
     Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Parts, Switch, SwitchesReading,
@@ -126,6 +128,7 @@ impl World {
         let attestation = Attestation {
             generation: Some(generation),
             offset: Some(self.now),
+            role: Role::Member,
             ..Attestation::master(clock, clock)
         };
         let reading = TaskReading::of_lock(lock, Extras::default(), Parts::default());
