@@ -65,11 +65,8 @@ fn agent(ensemble: &Ensemble, tasks: &str) -> Agent {
 
 /// The sessions that hold a lock, sorted.
 fn sessions(lock: &Value) -> Vec<String> {
-    let holders = lock["holders"].as_array().into_iter().flatten();
-    let session = |holder: &Value| {
-        let id = holder["id"].as_str().unwrap_or_default();
-        id.split(':').next().unwrap_or_default().to_owned()
-    };
+    let holders = lock["hold"]["holders"].as_array().into_iter().flatten();
+    let session = |holder: &Value| holder["holder"].as_str().unwrap_or_default().to_owned();
     let mut sessions: Vec<String> = holders.map(session).collect();
     sessions.sort_unstable();
     sessions
