@@ -338,7 +338,7 @@ fn remedy(why: Unknown) -> &'static str {
     match why {
         // This speaks of the agent's log.
         Unknown::ServerError => "Nothing was changed.",
-        why => lockwatch_watch::redis::remedy(why),
+        why => lockwatch_watch::remedy(why),
     }
 }
 

@@ -217,7 +217,7 @@ impl Store {
 
     /// Reports when a second server begins or ceases to call itself master.
     fn follow_rivals(&mut self, events: &mut Vec<StoreEvent>) {
-        if self.spec.authority.divided {
+        if self.spec.authority.divided || self.spec.authority.ensemble {
             return;
         }
         let rival = self.nodes.iter().find(|node| {

@@ -118,13 +118,21 @@ impl Config {
         numbered.filter_map(|(index, task)| Some((index, task.part_on(store)?))).collect()
     }
 
+    /// The `StoreIndex` of the first ensemble.
+    pub fn first_zookeeper(&self) -> u16 {
+        u16::try_from(self.redises.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The ensemble that is this store.
+    pub fn zookeeper(&self, store: StoreIndex) -> Option<&ZooKeeperConfig> {
+        self.zookeepers.get(usize::from(store.0.checked_sub(self.first_zookeeper())?))
+    }
+
     /// The name of the store of `task`, or the names of its stores, joined.
     pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
         task.store_label(|store| {
-            let position = usize::from(store.0);
-            let redis = self.redises.get(position).map(|redis| &redis.name);
-            let others = || self.zookeepers.get(position.checked_sub(self.redises.len())?);
-            redis.or_else(|| others().map(|zookeeper| &zookeeper.name))
+            let redis = self.redises.get(usize::from(store.0)).map(|redis| &redis.name);
+            redis.or_else(|| self.zookeeper(store).map(|zookeeper| &zookeeper.name))
         })
     }
 

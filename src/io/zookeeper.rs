@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use lockwatch_judge::input::Input as Evidence;
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::driver::{Failure, LinkId, Now};
 use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX};
-use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Input};
+use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Exchange, Input};
 use lockwatch_watch::zookeeper::store;
 use lockwatch_watch::zookeeper::watcher::Watcher;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::assign::Assignment;
 use super::login::password;
 use super::{connect, log};
 use crate::clock::Clock;
@@ -27,20 +28,7 @@ use crate::trace::{self, Traces};
 /// How long what is sent last may take.
 const CLOSES: Duration = Duration::from_secs(1);
 
-/// What one watcher watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZooKeeperAssignment {
-    /// The epoch of the configuration that this belongs to.
-    pub epoch: u32,
-    /// Which store this is.
-    pub index: StoreIndex,
-    /// The configuration of the ensemble.
-    pub config: ZooKeeperConfig,
-    /// The tasks with nodes in it, sorted by index.
-    pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
-}
-
-impl ZooKeeperAssignment {
+impl Assignment<ZooKeeperConfig> {
     fn for_watcher(&self) -> Arc<store::Assignment> {
         Arc::new(store::Assignment {
             epoch: self.epoch,
@@ -54,8 +42,8 @@ impl ZooKeeperAssignment {
 /// Watches one ensemble until `assignments` is closed or the engine is gone. A new assignment keeps
 /// the session if servers, login and TLS are unchanged. Exchanges about tasks that are armed on
 /// `traces` are put there.
-pub async fn run_zookeeper(
-    mut assignments: watch::Receiver<Arc<ZooKeeperAssignment>>,
+pub(super) async fn run(
+    mut assignments: watch::Receiver<Arc<Assignment<ZooKeeperConfig>>>,
     inputs: mpsc::Sender<Evidence>,
     clock: Clock,
     traces: Traces,
@@ -94,7 +82,7 @@ struct Gone;
 
 struct Driver {
     watcher: Watcher,
-    assignment: Arc<ZooKeeperAssignment>,
+    assignment: Arc<Assignment<ZooKeeperConfig>>,
     links: BTreeMap<LinkId, Link>,
     events: mpsc::UnboundedSender<(LinkId, Event)>,
     traced: Arc<BTreeSet<TaskIndex>>,
@@ -112,6 +100,7 @@ struct Link {
 impl Driver {
     /// Carries out all actions of the watcher.
     async fn act(&mut self) -> Result<(), Gone> {
+        self.follow_traces();
         while let Some(action) = self.watcher.poll(now(self.clock)) {
             match action {
                 Action::Dial(dial) => self.dial(dial),
@@ -123,11 +112,25 @@ impl Driver {
                 }
                 Action::Close(link) => self.close(link),
                 Action::Evidence(input) => self.inputs.send(input).await.map_err(|_| Gone)?,
-                Action::Exchange(_) => {}
+                Action::Exchange(exchange) => self.show(*exchange),
                 Action::Note(note) => log::write(&self.assignment.config.name, note),
             }
         }
         Ok(())
+    }
+
+    /// Hands on for which tasks exchanges are wanted.
+    fn follow_traces(&mut self) {
+        if let Some(traced) = self.assignment.traced(&self.traces, &self.traced) {
+            self.traced = Arc::clone(&traced);
+            self.watcher.handle(now(self.clock), Input::Traced(traced));
+        }
+    }
+
+    fn show(&self, exchange: Exchange) {
+        if let Some(spec) = self.assignment.spec_of(exchange.task) {
+            self.traces.put(&spec.name, trace::of_nodes(spec, exchange));
+        }
     }
 
     fn dial(&mut self, dial: Dial) {
@@ -151,8 +154,9 @@ impl Driver {
         }
     }
 
-    fn reassign(&mut self, assignment: Arc<ZooKeeperAssignment>) {
-        let of = |it: &ZooKeeperAssignment| (it.config.login.clone(), it.config.tls.clone());
+    fn reassign(&mut self, assignment: Arc<Assignment<ZooKeeperConfig>>) {
+        let of =
+            |it: &Assignment<ZooKeeperConfig>| (it.config.login.clone(), it.config.tls.clone());
         let same_logins = of(&self.assignment) == of(&assignment);
         let input = Input::Assigned { assignment: assignment.for_watcher(), same_logins };
         self.watcher.handle(now(self.clock), input);

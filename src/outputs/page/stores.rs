@@ -42,8 +42,8 @@ pub(in crate::outputs) fn write(html: &mut String, published: &Published) {
 
 fn write_stores(html: &mut String, stores: &[Arc<StoreView>]) {
     html.push_str(
-        "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
-         <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
+        "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Servers</h2>\
+         <table class=\"servers\"><caption>Servers and their state</caption><thead><tr>",
     );
     for column in COLUMNS {
         // Writing to a `String` cannot fail.

@@ -2,14 +2,15 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
-    Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, SwitchesReading, TaskReading,
-    TurnReading, Unknown, wanted,
+    Contender, Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, Stands,
+    SwitchesReading, TaskReading, TurnReading, Unknown, wanted,
 };
 use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec};
+use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::Wanted;
 
 use super::codec::{Answer, Ask, SessionId};
@@ -22,6 +23,8 @@ use crate::redis::replies::Replies;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
+/// The most holders of a read lock.
+const HOLDERS_MAX: usize = 1_000;
 
 /// The questions about switches, progress and the like that nodes can answer.
 const CAPS: Caps = Caps { pexpiretime: true, ..Caps::LEAST };
@@ -80,8 +83,7 @@ fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
         None => out.push(folder),
         Some(Some(Answer::Children(names, _))) => {
             let queue = queue(lock, names);
-            let shown = queue.contenders.iter().take(queue.holders.max(1) + SHOWN_MAX);
-            let data = shown.map(|name| Ask::Data(tree::join(path(lock), name)));
+            let data = shown(&queue).map(|(name, _)| Ask::Data(tree::join(path(lock), name)));
             out.extend(data.filter(|ask| !answers.contains_key(ask)));
         }
         // That the folder is made is announced only to those who asked whether it is there.
@@ -91,6 +93,16 @@ fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
         }
         Some(_) => {}
     }
+}
+
+/// The head of the queue.
+fn shown<'a>(queue: &Queue<'a>) -> impl Iterator<Item = (&'a str, Stands)> {
+    let blocks = queue.blocked_by.map(|name| (name, Stands::Blocks));
+    let holders = queue.holders;
+    let stands = move |at| if at < holders { Stands::Holds } else { Stands::Waits };
+    let most = holders.min(HOLDERS_MAX) + SHOWN_MAX;
+    let contenders = queue.contenders.clone().into_iter().take(most).enumerate();
+    blocks.into_iter().chain(contenders.map(move |(at, name)| (name, stands(at))))
 }
 
 fn queue<'a>(lock: &LockSpec, names: &'a [String]) -> Queue<'a> {
@@ -130,21 +142,37 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
     if queue.is_unordered {
         return unknown(Unknown::Layout);
     }
-    let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
-    let extras = Extras { waiters, fencing_token: None };
-    let mut holders = Vec::new();
-    for name in queue.contenders.iter().take(queue.holders) {
-        let data = answers.get(&Ask::Data(tree::join(path(lock), name)));
-        match data {
-            Some(Some(Answer::Data(data, stat))) => {
-                let holder = holder(name, stat.owner);
-                parts.hosts = parts.hosts.take().or_else(|| host(&holder, data));
-                holders.push(holder);
-            }
-            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
-            _ => return unknown(Unknown::NotReadYet),
-        }
+    if queue.holders > HOLDERS_MAX {
+        return unknown(Unknown::TooLarge);
     }
+    let (mut holders, mut hosts, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, stands) in shown(&queue) {
+        let (data, stat) = match answers.get(&Ask::Data(tree::join(path(lock), name))) {
+            Some(Some(Answer::Data(data, stat))) => (data, stat),
+            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
+            // It waited, and has gone meanwhile.
+            _ if stands != Stands::Holds => continue,
+            _ => return unknown(Unknown::NotReadYet),
+        };
+        let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
+        if stands == Stands::Holds {
+            let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
+            hosts.extend(host(data).map(|host| (client.clone(), host)));
+            holders.push(holder(name, client));
+        }
+        let says = data.get(..Contender::SAYS_BYTES_MAX).unwrap_or(data);
+        entries.push(Contender {
+            name: name.into(),
+            stands,
+            session,
+            since: Some(ServerTime::at(stat.created_ms)),
+            says: (!says.is_empty()).then(|| says.to_vec()),
+        });
+    }
+    parts.hosts = (!hosts.is_empty()).then_some(Ok(hosts));
+    let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
+    let entries = (!entries.is_empty()).then(|| Arc::new(entries));
+    let extras = Extras { waiters, fencing_token: None, queue: entries };
     holders.sort_unstable();
     let reading = match queue.mode {
         Some(mode) if !holders.is_empty() => {
@@ -156,23 +184,14 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
 }
 
 /// A session has the lock by one of its nodes. Another node of the same session is another hold.
-fn holder(name: &str, owner: Option<SessionId>) -> Holder {
-    let client = match owner {
-        Some(SessionId(id)) => format!("0x{id:x}"),
-        None => "no session".into(),
-    };
+fn holder(name: &str, client: Vec<u8>) -> Holder {
     let number = recipes::number(name).unwrap_or(name);
-    Holder {
-        client: client.into_bytes(),
-        thread: Some(number.as_bytes().to_vec()),
-        entries: None,
-        secret: false,
-    }
+    Holder { client, thread: Some(number.as_bytes().to_vec()), entries: None, secret: false }
 }
 
 /// The host that a contender's data name. A loopback address names none: it is what a machine calls
 /// itself.
-fn host(holder: &Holder, data: &[u8]) -> Option<Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>> {
+fn host(data: &[u8]) -> Option<Vec<u8>> {
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
     let is_host = !text.is_empty()
@@ -181,7 +200,7 @@ fn host(holder: &Holder, data: &[u8]) -> Option<Result<Vec<(Vec<u8>, Vec<u8>)>, 
         && !text.starts_with("127.")
         && text != "::1"
         && text != "localhost";
-    is_host.then(|| Ok(vec![(holder.client.clone(), text.as_bytes().to_vec())]))
+    is_host.then(|| text.as_bytes().to_vec())
 }
 
 /// Whether a reading leads to an alert if it is of the past: nobody has what users may want.

@@ -344,7 +344,7 @@ impl Watcher {
         let outcome = if took_ms > self.assignment.store.timeout_ms {
             Err(Unknown::Late)
         } else if self.line.shows(zxid) {
-            Err(Unknown::Late)
+            Err(Unknown::Behind)
         } else {
             Ok(found)
         };
