@@ -2,9 +2,13 @@
 //!
 //! The servers' tick is half a second, so that sessions last from one second to ten.
 
+mod bad_input;
 mod curator;
 mod faults;
+mod holds;
 mod kazoo;
+mod rights;
+mod stores;
 
 use serde_json::Value;
 
@@ -60,7 +64,13 @@ impl Scene {
 }
 
 fn agent(ensemble: &Ensemble, tasks: &str) -> Agent {
-    Agent::start(&format!("{}tasks:\n{tasks}", ensemble.config(", interval: 500ms")))
+    agent_with(ensemble, "", tasks)
+}
+
+/// `more`: further fields of the ensemble.
+fn agent_with(ensemble: &Ensemble, more: &str, tasks: &str) -> Agent {
+    let store = ensemble.config(&format!(", interval: 500ms{more}"));
+    Agent::start(&format!("{store}tasks:\n{tasks}"))
 }
 
 /// The sessions that hold a lock, sorted.
