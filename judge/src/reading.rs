@@ -190,6 +190,7 @@ impl GuardReading {
     pub fn shows_key(&self) -> bool {
         match self {
             GuardReading::Lock { lock: LockReading::Held(_), .. } => true,
+            GuardReading::Lock { extras: Extras { queue: Some(_), .. }, .. } => true,
             GuardReading::Turn(TurnReading::Read(turns)) => !turns.is_empty(),
             GuardReading::Queue(QueueReading::Read(queue)) => queue.members > 0,
             _ => matches!(

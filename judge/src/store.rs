@@ -480,14 +480,19 @@ impl Store {
     /// The view for outputs, as of `at`.
     pub(crate) fn view(&self, at: Mono) -> StoreView {
         let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
-        let is_read = self.nodes.iter().any(|node| node.role().is_some());
+        let mut nodes: Vec<NodeView> = self.nodes.iter().map(Node::view).collect();
+        let is_ensemble = self.spec.authority.ensemble;
+        for node in nodes.iter_mut().filter(|_| is_ensemble) {
+            (node.clock_offset_ms, node.role_verified) = (None, None);
+        }
+        let has_masters = self.nodes.iter().any(|node| node.role().is_some()) && !is_ensemble;
         StoreView {
             spec: self.spec.clone(),
             readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
             unknown: failing().find_map(|deciding| deciding.newest.err()),
             blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
-            masters: is_read.then(|| self.masters()),
-            nodes: self.nodes.iter().map(Node::view).collect(),
+            masters: has_masters.then(|| self.masters()),
+            nodes,
             announcers: self
                 .topology
                 .as_ref()

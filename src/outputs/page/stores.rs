@@ -88,14 +88,17 @@ fn write_node(html: &mut String, store: &StoreView, node: &NodeView) {
         state.into(),
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
-        changes(node).into(),
+        changes(store, node).into(),
         node.unknown.map_or("".into(), |why| message(why, store.words(why, &node.address))),
     ];
     write_row(html, mark, &store.spec.name, cells);
 }
 
 /// How changes of the keys on this server are noticed; empty if it does not decide.
-fn changes(node: &NodeView) -> &'static str {
+fn changes(store: &StoreView, node: &NodeView) -> &'static str {
+    if store.spec.authority.ensemble && node.decides {
+        return "announced";
+    }
     match node.wake_ups.map(|wake_ups| wake_ups.state) {
         Some(WakeUpState::On) => "announced",
         Some(WakeUpState::Connecting) => "polled",

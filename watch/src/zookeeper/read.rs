@@ -9,7 +9,7 @@ use lockwatch_judge::reading::{
     Contender, Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, Stands,
     SwitchesReading, TaskReading, TurnReading, Unknown, wanted,
 };
-use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec};
+use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec, ValuePath};
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::Wanted;
 
@@ -20,6 +20,7 @@ use crate::redis::accept::Caps;
 use crate::redis::parts;
 use crate::redis::read::turn;
 use crate::redis::replies::Replies;
+use crate::redis::value::Finder;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
@@ -32,7 +33,7 @@ const CAPS: Caps = Caps { pexpiretime: true, ..Caps::LEAST };
 /// What is still to be asked about the task; nothing: the reading is complete.
 pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
     let mut out = Vec::new();
-    if let KindSpec::Lock(lock) = &spec.kind {
+    if let Some(lock) = lock_here(spec) {
         lock_asks(lock, answers, &mut out);
     }
     for question in questions(spec) {
@@ -44,8 +45,10 @@ pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
 /// The questions that are decoded as those to a Redis are.
 fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
     let mut questions = Vec::new();
-    if let KindSpec::Turn(spec) = &spec.kind {
-        turn::asks(spec, &mut questions);
+    if let KindSpec::Turn(turn) = &spec.kind
+        && !spec.has_only_switches_here()
+    {
+        turn::asks(turn, &mut questions);
     }
     for part in parts::ALL {
         part.asks(spec, CAPS, &mut questions);
@@ -60,6 +63,7 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
     let mut replies = Replies::new(&replies);
     let mut parts = Parts::default();
     let guard = match &spec.kind {
+        kind if spec.has_only_switches_here() => kind.unknown(Unknown::NotReadYet),
         KindSpec::Lock(spec) => {
             let (lock, extras) = lock(spec, answers, &mut parts);
             GuardReading::Lock { lock, extras }
@@ -71,6 +75,11 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
         part.decode(spec, CAPS, &mut replies, &mut parts);
     }
     TaskReading { guard, parts }
+}
+
+/// The lock, if it is in the ensemble that is read.
+fn lock_here(spec: &TaskSpec) -> Option<&LockSpec> {
+    spec.lock().filter(|_| !spec.has_only_switches_here())
 }
 
 fn path(lock: &LockSpec) -> &str {
@@ -114,7 +123,7 @@ fn queue<'a>(lock: &LockSpec, names: &'a [String]) -> Queue<'a> {
 /// Whether one who has the lock went away between the questions, so that all of it must be asked
 /// again.
 pub(super) fn is_torn(spec: &TaskSpec, answers: &Answers) -> bool {
-    let Some(lock) = spec.lock() else { return false };
+    let Some(lock) = lock_here(spec) else { return false };
     let Some(Some(Answer::Children(names, _))) = answers.get(&Ask::Children(path(lock).into()))
     else {
         return false;
@@ -157,7 +166,7 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
         let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
         if stands == Stands::Holds {
             let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
-            hosts.extend(host(data).map(|host| (client.clone(), host)));
+            hosts.extend(host(lock.host.as_deref(), data).map(|host| (client.clone(), host)));
             holders.push(holder(name, client));
         }
         let says = data.get(..Contender::SAYS_BYTES_MAX).unwrap_or(data);
@@ -191,7 +200,10 @@ fn holder(name: &str, client: Vec<u8>) -> Holder {
 
 /// The host that a contender's data name. A loopback address names none: it is what a machine calls
 /// itself.
-fn host(data: &[u8]) -> Option<Vec<u8>> {
+fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
+    if let Some(path) = path {
+        return Finder::new(path).ok()?.find(data).ok();
+    }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
     let is_host = !text.is_empty()

@@ -13,7 +13,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{
-    Attestation, Input as Evidence, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology,
+    Attestation, Input as Evidence, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing,
+    Topology,
 };
 use lockwatch_judge::reading::{TaskReading, Unknown};
 use lockwatch_judge::spec::TaskIndex;
@@ -422,7 +423,7 @@ impl Watcher {
         self.dial.in_vain = 0;
         let Some(server) = self.main.as_ref().map(|main| Arc::clone(&main.server)) else { return };
         self.report_topology(&server);
-        self.news(&server, NodeNewsKind::Connected { version: None, role: None });
+        self.news(&server, NodeNewsKind::Connected { version: None, role: Some(Role::Member) });
         self.note(Note::Connected { node: server, version: None, role: None });
         // All tasks at once: what happened without a session is not known.
         for position in 0..self.tasks.len() {
@@ -560,6 +561,7 @@ impl Watcher {
         let attestation = Attestation {
             generation: Some(self.line.generation()),
             offset: self.line.offset(),
+            role: Role::Member,
             // The ensemble shows no clock of its own.
             ..Attestation::master(ServerTime::at(sent.wall.0), ServerTime::at(now.wall.0))
         };
