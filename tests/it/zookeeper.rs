@@ -69,7 +69,7 @@ fn agent(ensemble: &Ensemble, tasks: &str) -> Agent {
 
 /// `more`: further fields of the ensemble.
 fn agent_with(ensemble: &Ensemble, more: &str, tasks: &str) -> Agent {
-    let store = ensemble.config(&format!(", interval: 500ms{more}"));
+    let store = ensemble.config(&format!(", interval: 500ms, timeout: 2s{more}"));
     Agent::start(&format!("{store}tasks:\n{tasks}"))
 }
 

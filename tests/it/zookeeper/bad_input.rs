@@ -114,7 +114,7 @@ fn servers_that_speak_garbage_or_nothing_are_left() {
         })
         .collect();
     let tasks: String = (0..ports.len())
-        .map(|at| format!("  - {{name: t{at}, zookeeper: z{at}, lock: {{path: /a}}, wanted: always, blind_after: 2s}}\n"))
+        .map(|at| format!("  - {{name: t{at}, zookeeper: z{at}, lock: {{path: /a}}, wanted: always, settle: 500ms, blind_after: 3s}}\n"))
         .collect();
     let agent = Agent::start(&format!("zookeeper:\n{blocks}tasks:\n{tasks}"));
     for (at, (_, reason)) in cases.iter().enumerate() {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{LONG_MS, Scene, problems, verdicts};
+use super::{LONG_MS, Scene, agent, problems, verdicts};
 use crate::support::agent::{Agent, Watch};
 use crate::support::exposition::Exposition;
-use crate::support::zookeeper::{Clients, Setup};
+use crate::support::zookeeper::{Clients, Ensemble, Setup};
 use crate::support::{PATIENCE, wait_until};
 
 const TASKS: &str = "
@@ -22,11 +22,13 @@ struct Three {
 
 impl Three {
     fn open(test: &str) -> Option<Three> {
-        let scene = Scene::open(test, Setup::of(3), TASKS)?;
-        let mut kazoo = Clients::kazoo(test, &scene.ensemble)?;
+        let ensemble = Ensemble::start(test, Setup::of(3))?;
+        let mut kazoo = Clients::kazoo(test, &ensemble)?;
         let session = kazoo.session("one", LONG_MS);
         kazoo.run_command("take one first lock /held web-1");
         kazoo.event("held", "first");
+        // The agent never sees a gap.
+        let scene = Scene { agent: agent(&ensemble, TASKS), ensemble };
         let three = Three { scene, kazoo, session };
         three.is_well();
         Some(three)
@@ -102,7 +104,7 @@ fn a_frozen_leader_shows_nothing_of_the_past() {
     three.scene.until("late", "down");
     let old = three.scene.ensemble.leader();
     // One agent that may only ask the frozen server.
-    let only_old = three.scene.ensemble.config_of(old, ", interval: 500ms");
+    let only_old = three.scene.ensemble.config_of(old, ", interval: 500ms, timeout: 2s");
     let partial = Agent::start(&format!("{only_old}tasks:\n{TASKS}"));
     partial.until(PATIENCE, "running", |page| page.verdict("held") == "running");
     let (watch, of_partial) = (three.scene.agent.watch(), partial.watch());

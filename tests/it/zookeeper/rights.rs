@@ -11,9 +11,9 @@ use crate::support::certificates::{Authority, Life};
 use crate::support::zookeeper::{Clients, Ensemble, Setup};
 
 const TASKS: &str = "
-  - {name: secret, zookeeper: zk, lock: {path: /secret, library: kazoo}, wanted: always, grace: 1s, blind_after: 2s}
-  - {name: hidden, zookeeper: zk, lock: {path: /hidden, library: kazoo}, wanted: always, grace: 1s, blind_after: 2s}
-  - {name: open, zookeeper: zk, lock: {path: /open, library: kazoo}, wanted: always, grace: 1s, blind_after: 2s}
+  - {name: secret, zookeeper: zk, lock: {path: /secret, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
+  - {name: hidden, zookeeper: zk, lock: {path: /hidden, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
+  - {name: open, zookeeper: zk, lock: {path: /open, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
 ";
 const LOGIN: &str = "agent:right";
 

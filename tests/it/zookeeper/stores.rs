@@ -19,12 +19,12 @@ fn each_store_that_dies_is_one_problem_of_its_own() {
     kazoo.event("held", "first");
     assert_eq!(redis.cli(&["set", "nightly", "web-1"]), "OK");
     let agent = Agent::start(&format!(
-        "redis:\n  main: {{url: \"redis://{}\", interval: 500ms}}\n{}tasks:\n  - {{name: nightly, redis: \
-         main, lock: {{key: nightly, library: string}}, wanted: always, blind_after: 2s}}\n  - {{name: \
+        "redis:\n  main: {{url: \"redis://{}\", interval: 500ms, timeout: 2s}}\n{}tasks:\n  - {{name: nightly, redis: \
+         main, lock: {{key: nightly, library: string}}, wanted: always, settle: 500ms, blind_after: 3s}}\n  - {{name: \
          elected, zookeeper: zk, lock: {{path: /elected, library: kazoo}}, wanted: always, \
-         blind_after: 2s}}\n",
+         settle: 500ms, blind_after: 3s}}\n",
         redis.address(),
-        ensemble.config(", interval: 500ms")
+        ensemble.config(", interval: 500ms, timeout: 2s")
     ));
     let is_well = |page: &crate::support::exposition::Exposition| {
         ["nightly", "elected"].iter().all(|task| page.verdict(task) == "running")
