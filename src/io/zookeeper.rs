@@ -9,11 +9,11 @@ use lockwatch_judge::input::Input as Evidence;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::driver::{Failure, LinkId, Now};
-use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX};
+use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX, HEADER_BYTES};
 use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Exchange, Input};
 use lockwatch_watch::zookeeper::store;
 use lockwatch_watch::zookeeper::watcher::Watcher;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -25,6 +25,10 @@ use crate::clock::Clock;
 use crate::config::{Login, Tls, ZooKeeperConfig};
 use crate::trace::{self, Traces};
 
+/// The longest frame that is skipped, in bytes. What claims to be longer is no frame.
+const SKIPPED_BYTES_MAX: usize = 256 << 20;
+/// So many events of all connections wait for the watcher. While they do, nothing is received.
+const EVENTS_MAX: usize = 64;
 /// How long what is sent last may take.
 const CLOSES: Duration = Duration::from_secs(1);
 
@@ -49,7 +53,7 @@ pub(super) async fn run(
     traces: Traces,
 ) {
     let assignment = Arc::clone(&assignments.borrow_and_update());
-    let (events, mut happened) = mpsc::unbounded_channel();
+    let (events, mut happened) = mpsc::channel(EVENTS_MAX);
     let mut driver = Driver {
         watcher: Watcher::new(assignment.for_watcher(), now(clock), fastrand::u64(..)),
         assignment,
@@ -71,7 +75,8 @@ pub(super) async fn run(
             Some((link, event)) = happened.recv() => driver.happened(link, event),
             () = async { sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)).await }, if wake.is_some() => {}
         }
-        while let Ok((link, event)) = happened.try_recv() {
+        for _ in 0..EVENTS_MAX {
+            let Ok((link, event)) = happened.try_recv() else { break };
             driver.happened(link, event);
         }
     }
@@ -84,7 +89,7 @@ struct Driver {
     watcher: Watcher,
     assignment: Arc<Assignment<ZooKeeperConfig>>,
     links: BTreeMap<LinkId, Link>,
-    events: mpsc::UnboundedSender<(LinkId, Event)>,
+    events: mpsc::Sender<(LinkId, Event)>,
     traced: Arc<BTreeSet<TaskIndex>>,
     inputs: mpsc::Sender<Evidence>,
     clock: Clock,
@@ -136,12 +141,12 @@ impl Driver {
     fn dial(&mut self, dial: Dial) {
         let config = &self.assignment.config;
         let (frames, ordered) = mpsc::unbounded_channel();
-        let (id, events, clock) = (dial.link, self.events.clone(), self.clock);
+        let (id, events) = (dial.link, self.events.clone());
         let credentials = (config.login.clone(), config.tls_of(&dial.to));
         let task = tokio::spawn(async move {
-            let emit = |event| drop(events.send((id, event)));
-            let failure = be(dial, credentials, ordered, emit, clock).await;
-            emit(Event::Failed(failure));
+            let failure = be(dial, credentials, ordered, &events).await;
+            // If nobody listens any more, nobody minds.
+            drop(events.send((id, Event::Failed(failure))).await);
         });
         self.links.insert(id, Link { frames, task: AbortOnDropHandle::new(task) });
     }
@@ -176,9 +181,10 @@ async fn be(
     dial: Dial,
     (login, tls): (Login, Option<Tls>),
     mut ordered: mpsc::UnboundedReceiver<Vec<u8>>,
-    emit: impl Fn(Event),
-    clock: Clock,
+    events: &mpsc::Sender<(LinkId, Event)>,
 ) -> Failure {
+    let link = dial.link;
+    let emit = async |event| drop(events.send((link, event)).await);
     let greeting = async {
         let secret = password(login.password.as_ref()).await?;
         let limits = (dial.attempt, dial.timeout_ms);
@@ -197,7 +203,7 @@ async fn be(
     if let Err(failure) = send(&mut writer, &first).await {
         return failure;
     }
-    emit(Event::Reached);
+    emit(Event::Reached).await;
     let sending = async {
         while let Some(frames) = ordered.recv().await {
             if let Err(failure) = send(&mut writer, &frames).await {
@@ -209,7 +215,7 @@ async fn be(
     let receiving = async {
         loop {
             match receive(&mut reader).await {
-                Ok(frame) => emit(Event::Frame { received: clock.now(), frame }),
+                Ok(event) => emit(event).await,
                 Err(failure) => return failure,
             }
         }
@@ -229,20 +235,24 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> Result<(
     sent.await.map_err(|error| Failure::new(Unknown::Closed, error))
 }
 
-async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, Failure> {
+/// Receives one frame. Of one that is too large, only the header is kept.
+async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Event, Failure> {
     let closed = |error| Failure::new(Unknown::Closed, error);
     let length = usize::try_from(reader.read_i32().await.map_err(closed)?).ok();
-    let Some(length) = length.filter(|length| *length <= FRAME_BYTES_MAX) else {
-        let words = "the server sends a frame that is longer than 4 MiB, or does not speak \
-                     ZooKeeper's protocol";
+    let Some(bytes) = length.filter(|length| *length <= SKIPPED_BYTES_MAX) else {
+        let words = "the server does not speak ZooKeeper's protocol";
         return Err(Failure::new(Unknown::Protocol, words));
     };
+    let kept = if bytes > FRAME_BYTES_MAX { HEADER_BYTES } else { bytes };
     let mut frame = Vec::new();
     // It grows with what comes: the length alone proves nothing.
-    let read = reader.take(length as u64).read_to_end(&mut frame).await.map_err(closed)?;
-    match read == length {
-        true => Ok(frame),
+    let mut read = reader.take(kept as u64).read_to_end(&mut frame).await.map_err(closed)? as u64;
+    let rest = (bytes - kept) as u64;
+    read += copy(&mut reader.take(rest), &mut sink()).await.map_err(closed)?;
+    match read == bytes as u64 {
         false => Err(Failure::new(Unknown::Closed, "the server closed the connection")),
+        true if bytes > kept => Ok(Event::TooLarge { header: frame, bytes }),
+        true => Ok(Event::Frame(frame)),
     }
 }
 

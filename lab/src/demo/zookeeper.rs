@@ -93,9 +93,7 @@ pub(super) async fn play(scene: &Scene, narrator: &Narrator) -> anyhow::Result<(
 
     narrator.chapter("Another server waits");
     let second = scene.contend("server-b", 'b').await?;
-    narrator
-        .until("somebody waits", 30, |page| page.value(WAITERS, &[]) == Some(1.0))
-        .await?;
+    narrator.until("somebody waits", 30, |page| page.value(WAITERS, &[]) == Some(1.0)).await?;
     narrator.show(&[(WAITERS, &[])]).await?;
     narrator.let_read(8).await;
 

@@ -19,13 +19,8 @@ const JAR: &str = "/usr/share/java/zookeeper.jar";
 /// What writes the server's log, to standard output.
 const LOGGING: &str = "/usr/share/java/slf4j-simple.jar";
 /// A small process that starts fast.
-const JVM_FLAGS: [&str; 5] = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Xmx96m",
-    "-XX:-UsePerfData",
-];
+const JVM_FLAGS: [&str; 5] =
+    ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx96m", "-XX:-UsePerfData"];
 /// The unit of its times, in milliseconds: sessions last from two of them to twenty.
 const TICK_MS: u32 = 500;
 /// A server answers within this time, or does not serve.

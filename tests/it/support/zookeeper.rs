@@ -18,8 +18,14 @@ use super::child::OwnedChild;
 use super::{PATIENCE, free_port, maven, send_signal, skip, wait_until};
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// What the log is written by, to standard output.
-const LOGGING: [&str; 2] = ["/usr/share/java/slf4j-log4j12.jar", "/usr/share/java/log4j-1.2.jar"];
+/// What the log is written by, to standard output; and what Debian's ZooKeeper needs for TLS, but does
+/// not load by itself.
+const MORE_JARS: [&str; 4] = [
+    "/usr/share/java/slf4j-log4j12.jar",
+    "/usr/share/java/log4j-1.2.jar",
+    "/usr/share/java/netty-codec.jar",
+    "/usr/share/java/netty-resolver.jar",
+];
 /// A small process that starts fast.
 const JVM_FLAGS: [&str; 5] =
     ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx96m", "-XX:-UsePerfData"];
@@ -154,7 +160,7 @@ impl Ensemble {
         let folder = self.folder_of(at);
         let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
         let mut command = Command::new("java");
-        let classes = format!("{}:{JAR}:{}", self.folder.path().display(), LOGGING.join(":"));
+        let classes = format!("{}:{JAR}:{}", self.folder.path().display(), MORE_JARS.join(":"));
         command.args(JVM_FLAGS).args(&self.setup.jvm).args(["-cp", &classes]);
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg("zoo.cfg");
         command.current_dir(folder).stdin(Stdio::null()).stderr(log.try_clone().unwrap());

@@ -7,11 +7,10 @@ use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
     Contender, Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, Stands,
-    SwitchesReading, TaskReading, TurnReading, Unknown, wanted,
+    TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec, ValuePath};
 use lockwatch_judge::time::ServerTime;
-use lockwatch_judge::verdict::Wanted;
 
 use super::codec::{Answer, Ask, SessionId};
 use super::recipes::{self, Queue};
@@ -213,18 +212,4 @@ fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
         && text != "::1"
         && text != "localhost";
     is_host.then(|| text.as_bytes().to_vec())
-}
-
-/// Whether a reading leads to an alert if it is of the past: nobody has what users may want.
-pub(super) fn is_bad_news(spec: &TaskSpec, found: &TaskReading) -> bool {
-    match &found.guard {
-        GuardReading::Lock { lock: LockReading::Free, .. } => {
-            let switches = found.parts.switches.as_ref();
-            let is_off = matches!(switches, Some(SwitchesReading::Read { switches, .. })
-                if wanted(switches) == Wanted::No);
-            spec.may_be_wanted() && !is_off
-        }
-        GuardReading::Turn(TurnReading::Read(turns)) => turns.len() != 1,
-        GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => false,
-    }
 }
