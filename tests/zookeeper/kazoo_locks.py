@@ -7,6 +7,7 @@ later is reported as a line with "event". Words are separated by spaces; README.
 commands. Instants are Unix milliseconds.
 """
 
+import itertools
 import json
 import logging
 import sys
@@ -174,16 +175,15 @@ def big(name, path, count):
 
 
 def many(name, path, prefix, count):
-    """Makes this many children."""
-    client, open_ones = sessions[name], []
-    for number in range(int(count)):
-        open_ones.append(client.create_async("%s/%s%d" % (path, prefix, number), b""))
-        if len(open_ones) == 2000:
-            for one in open_ones:
-                one.get(timeout=60)
-            open_ones = []
-    for one in open_ones:
-        one.get(timeout=60)
+    """Makes this many children, a thousand in each change."""
+    numbers = iter(range(int(count)))
+    while part := list(itertools.islice(numbers, 1000)):
+        together = sessions[name].transaction()
+        for number in part:
+            together.create("%s/%s%d" % (path, prefix, number))
+        for done in together.commit():
+            if isinstance(done, Exception):
+                raise done
     return {}
 
 

@@ -27,8 +27,15 @@ const MORE_JARS: [&str; 4] = [
     "/usr/share/java/netty-resolver.jar",
 ];
 /// A small process that starts fast.
-const JVM_FLAGS: [&str; 5] =
-    ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx96m", "-XX:-UsePerfData"];
+const JVM_FLAGS: [&str; 6] = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Xmx96m",
+    "-XX:-UsePerfData",
+    // Nothing here outlives the machine.
+    "-Dzookeeper.forceSync=no",
+];
 /// The unit of ZooKeeper's times: sessions last from two of them to twenty.
 pub(crate) const TICK_MS: u64 = 500;
 /// A server answers `srvr` within this time, or does not serve.

@@ -53,7 +53,7 @@ fn what_may_not_be_read_is_no_permission_for_exactly_that_task() {
         for task in ["secret", "hidden"] {
             assert_eq!(view.reason(task), Some("no_permission"), "{what}");
             let why = view.task(task)["lock"]["unknown"].to_string();
-            assert!(why.contains("auth_file") || why.contains("READ"), "{why}");
+            assert!(why.contains("lockwatch acl"), "{why}");
         }
         assert_eq!(problems(&view.page, "task", "open"), Vec::<String>::new());
         assert_eq!(problems(&view.page, "store", "zk"), Vec::<String>::new());
@@ -92,7 +92,9 @@ fn tls_is_spoken_and_certificates_are_checked() {
     scene.until_held("open", &[&one], 0);
 
     let doubting = agent_with(&scene.ensemble, &trusting("other.pem", other.pem()), TASKS);
-    doubting.until_view(PATIENCE, "tls", |view| view.reason("open") == Some("tls"));
+    doubting.until_view(PATIENCE, "another authority", |view| {
+        view.reason("open") == Some("tls_untrusted")
+    });
     // Plain text to the port that speaks TLS.
     let plain = agent_with(&scene.ensemble, "", TASKS);
     let view = plain.until_view(PATIENCE, "no answer", |view| view.reason("open").is_some());

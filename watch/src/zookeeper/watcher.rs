@@ -71,8 +71,22 @@ struct Redial {
     /// Attempts in vain since the last session.
     in_vain: usize,
     why: Unknown,
+    /// For so many more attempts the reason is that there is no majority.
+    no_majority: usize,
+    /// Why each server, by its position, could not be reached, as far as that was noted.
+    noted: BTreeMap<usize, Unknown>,
     /// When to report again that nothing can be read.
     report_at: Mono,
+}
+
+impl Redial {
+    /// There is no session, for this reason. What one server of an ensemble says of it, that it has
+    /// no majority, explains more than that the others cannot be reached.
+    fn failed(&mut self, why: Unknown, servers: usize) {
+        let is_quorum = why == Unknown::Quorum;
+        self.no_majority = if is_quorum { servers } else { self.no_majority.saturating_sub(1) };
+        self.why = if self.no_majority > 0 { Unknown::Quorum } else { why };
+    }
 }
 
 /// A task that is being read.
@@ -121,6 +135,8 @@ impl Watcher {
                 at: now.mono,
                 in_vain: 0,
                 why: Unknown::NotReadYet,
+                no_majority: 0,
+                noted: BTreeMap::new(),
                 report_at: now.mono.plus_ms(assignment.store.interval_ms),
             },
             proving: Proving::new(now.mono),
@@ -331,7 +347,7 @@ impl Watcher {
         }
         match outcome {
             Ok(found) => {
-                self.dial.in_vain = 0;
+                (self.dial.in_vain, self.dial.no_majority) = (0, 0);
                 self.take((index, &spec), &server, &reading, found, now);
             }
             Err(why) if is_late => {
@@ -464,6 +480,7 @@ impl Watcher {
         if drift_ms.unsigned_abs() > DRIFT_MS {
             self.clock = now;
         }
+        self.dial.noted.clear();
         self.report_topology(&server);
         self.news(&server, NodeNewsKind::Connected { version: None, role: Some(Role::Member) });
         self.note(Note::Connected { node: server, version: None, role: None });
@@ -496,9 +513,11 @@ impl Watcher {
         }
         tasks.extend(core::mem::take(&mut self.proving.waiting));
         self.report_failed(Some(&server), tasks, failure.why, now.mono);
-        self.dial.why = failure.why;
+        self.dial.failed(failure.why, self.assignment.store.servers.len());
         self.dial.report_at = now.mono.plus_ms(self.assignment.store.interval_ms);
-        self.note(Note::CannotConnect(server, failure));
+        if self.dial.noted.insert(position, failure.why) != Some(failure.why) {
+            self.note(Note::CannotConnect(server, failure));
+        }
         self.redial(position, is_brief, now);
     }
 
