@@ -6,8 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
-    Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, SwitchesReading, TaskReading,
-    TurnReading, Unknown, wanted,
+    Deadline, Extras, GuardReading, Held, Holder, HostsReading, LockReading, Parts,
+    SwitchesReading, TaskReading, TurnReading, Unknown, wanted,
 };
 use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec};
 use lockwatch_judge::verdict::Wanted;
@@ -19,6 +19,7 @@ use crate::redis::accept::Caps;
 use crate::redis::parts;
 use crate::redis::read::turn;
 use crate::redis::replies::Replies;
+use crate::redis::value;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
@@ -41,8 +42,10 @@ pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
 /// The questions that are decoded as those to a Redis are.
 fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
     let mut questions = Vec::new();
-    if let KindSpec::Turn(spec) = &spec.kind {
-        turn::asks(spec, &mut questions);
+    match &spec.kind {
+        KindSpec::Turn(spec) if spec.in_value => questions.push(tree::object_ask(&spec.hash)),
+        KindSpec::Turn(spec) => turn::asks(spec, &mut questions),
+        KindSpec::Lock(_) | KindSpec::Queue(_) => {}
     }
     for part in parts::ALL {
         part.asks(spec, CAPS, &mut questions);
@@ -65,7 +68,10 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
         KindSpec::Queue(_) => spec.kind.unknown(Unknown::Layout),
     };
     for part in parts::ALL {
-        part.decode(spec, CAPS, &mut replies, &mut parts);
+        // What it makes necessary to ask is about the same nodes.
+        if let Some(later) = part.decode(spec, CAPS, &mut replies, &mut parts) {
+            part.decode_later(&tree::reply(&later, answers), &mut parts);
+        }
     }
     TaskReading { guard, parts }
 }
@@ -138,7 +144,7 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
         match data {
             Some(Some(Answer::Data(data, stat))) => {
                 let holder = holder(name, stat.owner);
-                parts.hosts = parts.hosts.take().or_else(|| host(&holder, data));
+                parts.hosts = parts.hosts.take().or_else(|| host(lock, &holder, data));
                 holders.push(holder);
             }
             Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
@@ -170,9 +176,13 @@ fn holder(name: &str, owner: Option<SessionId>) -> Holder {
     }
 }
 
-/// The host that a contender's data name. A loopback address names none: it is what a machine calls
+/// The host that a contender's data name, at the configured place if there is one. A loopback address names none: it is what a machine calls
 /// itself.
-fn host(holder: &Holder, data: &[u8]) -> Option<Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>> {
+fn host(lock: &LockSpec, holder: &Holder, data: &[u8]) -> Option<HostsReading> {
+    let of = |host: Vec<u8>| vec![(holder.client.clone(), host)];
+    if let Some(path) = &lock.host {
+        return Some(value::find(path, data).map(of).map_err(|_| Unknown::ValuePath));
+    }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
     let is_host = !text.is_empty()
@@ -181,7 +191,7 @@ fn host(holder: &Holder, data: &[u8]) -> Option<Result<Vec<(Vec<u8>, Vec<u8>)>, 
         && !text.starts_with("127.")
         && text != "::1"
         && text != "localhost";
-    is_host.then(|| Ok(vec![(holder.client.clone(), text.as_bytes().to_vec())]))
+    is_host.then(|| Ok(of(text.as_bytes().to_vec())))
 }
 
 /// Whether a reading leads to an alert if it is of the past: nobody has what users may want.
