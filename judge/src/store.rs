@@ -375,6 +375,9 @@ impl Store {
             if self.spec.authority.divided {
                 self.retire(masters, topology.uncovered > 0);
             }
+            // Nobody has a connection to the others.
+            let others = self.nodes.iter_mut().filter(|node| !masters.contains(&node.address));
+            others.filter(|_| self.spec.authority.ensemble).for_each(Node::forget);
         }
         self.topology = Some(topology.clone());
         self.follow_rivals(events);
@@ -461,6 +464,9 @@ impl Store {
     /// Follows whether a replica lacks the newest holds, of which there are `held`, as `nodes` show
     /// it.
     pub(crate) fn follow_replicas(&mut self, nodes: &[NodeView], held: u64, at: Mono) {
+        if self.spec.authority.ensemble {
+            return;
+        }
         let deciding = nodes.iter().filter(|node| node.decides).count().max(1);
         // Of many locks some are always being renewed. A replica has those of one server that
         // decides: in a cluster, of a shard.

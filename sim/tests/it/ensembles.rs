@@ -96,7 +96,7 @@ impl World {
             epoch: 1,
             store: ENSEMBLE,
             masters: Ok(vec![server.into()]),
-            nodes: vec![server.into()],
+            nodes: ["zk1:2181", "zk2:2181", "zk3:2181"].map(Arc::from).to_vec(),
             announcers: Vec::new(),
             uncovered: 0,
         };
@@ -220,6 +220,12 @@ fn a_session_that_moves_between_copies_changes_nothing() {
         )
     };
     assert_eq!(world.count(is_change), 0);
+    let snapshot = world.snapshot();
+    let up = |address: &str| {
+        let node = snapshot.stores[0].nodes.iter().find(|node| &*node.address == address);
+        node.unwrap().up
+    };
+    assert_eq!([up("zk1:2181"), up("zk3:2181")], [None, Some(true)], "nobody asks the others");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
         lines.push(duration(&name("interval"), store.spec.interval_ms, Some(ms(INTERVAL))));
         lines.push(duration(&name("timeout"), store.spec.timeout_ms, Some(ms(TIMEOUT))));
     }
-    let all = settings::settings(seen.view);
+    let all = settings::settings(seen.published, seen.view);
     for name in MATTERING {
         let field = all.iter().find(|it| it.block.is_empty() && it.name == name);
         lines.extend(match field.map(|field| &field.value) {

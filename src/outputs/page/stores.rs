@@ -82,6 +82,7 @@ fn write_node(html: &mut String, store: &StoreView, node: &NodeView) {
         (Some(true), true) => (Mark::Good, "up"),
         (Some(true), false) => (Mark::Good, "up, evidence only"),
         (Some(false), _) => (Mark::Bad, node.unknown.map_or("down", |why| why.name())),
+        (None, _) if store.spec.authority.ensemble => (Mark::NotKnown, "not asked"),
         (None, _) => (Mark::NotKnown, "not tried yet"),
     };
     let cells = [

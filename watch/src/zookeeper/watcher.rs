@@ -441,11 +441,17 @@ impl Watcher {
             self.proof.take_if(|proof| is_over && proof.is_open() && !is_asked(proof, readings));
         if let Some(proof) = proof {
             self.dismiss(proof);
+            // Nothing is known of that server any more.
+            self.out.reported = None;
+            if let Some(main) = self.main.as_ref().filter(|main| main.is_open()) {
+                let server = Arc::clone(&main.server);
+                self.report_topology(&server);
+            }
         }
         let behind = self.main.as_ref().and_then(|main| main.behind);
         if behind.is_some_and(|since| now.mono.since_ms(since) >= LAG_MS) {
             let words = "the server is behind what another one showed";
-            self.lost(false, Failure::new(Unknown::Late, words), now);
+            self.lost(false, Failure::new(Unknown::Behind, words), now);
         }
     }
 

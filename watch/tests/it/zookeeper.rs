@@ -67,7 +67,7 @@ fn a_server_without_a_majority_is_not_believed() {
     bench.run(5_000);
     let news = bench.news();
     assert!(!news.iter().any(|line| line.contains("free")), "{news:?}");
-    assert!(news.contains(&"zk0 failed: Late".to_owned()), "it is left: {news:?}");
+    assert!(news.contains(&"zk0 failed: Behind".to_owned()), "it is left: {news:?}");
     assert_eq!(news.last().map(String::as_str), Some("zk1 0: held by 0000000002"));
 }
 
