@@ -48,13 +48,12 @@ pub(crate) use pattern::NAME_BYTES_MAX as PATTERN_NAME_BYTES_MAX;
 pub use pattern::Pattern;
 pub(crate) use redises::{INTERVAL, TIMEOUT};
 pub(crate) use resolved::ms;
-pub use resolved::{Config, Endpoint, RedisConfig};
+pub use resolved::{Config, Endpoint, RedisConfig, ZooKeeperConfig};
 pub(crate) use secret::{SECRET_BYTES_MAX, exposed};
 pub use secret::{Secret, SecretError};
 pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;
 pub(crate) use yaml::parse as parse_yaml;
-pub use zookeepers::ZooKeeperConfig;
 
 use crate::text::marks::{IS_UTF_16, after_mark};
 

@@ -102,6 +102,11 @@ pub fn on_page(config: &Config) -> BTreeSet<Arc<str>> {
 
 fn task<'a>(config: &'a Config, name: &str) -> Result<(&'a TaskSpec, &'a RedisConfig), Trouble> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
+    if task.is_some_and(|task| config.zookeeper(task.store).is_some()) {
+        let message =
+            format!("the switches of task {name:?} are in ZooKeeper, where they are only read");
+        return Err(Trouble::Usage(message));
+    }
     let found = task.and_then(|task| Some((task, config.redises.get(usize::from(task.store.0))?)));
     let (task, redis) = found.ok_or_else(|| {
         Trouble::Usage(no_such_task(name, config.tasks.iter().map(|task| &*task.name)))

@@ -20,7 +20,7 @@ use lockwatch_judge::spec::TaskSpec;
 
 use super::source::ConfigSource;
 use crate::alerts::{crash_loop_after_ms, down_after_ms, lease_ms};
-use crate::config::{Config, Login, RedisConfig, Servers, TlsFiles, exposed, ms};
+use crate::config::{Config, Login, RedisConfig, Servers, TlsFiles, ZooKeeperConfig, exposed, ms};
 use crate::patterns::KEYS_PER_SECOND;
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::{escape, list};
@@ -314,10 +314,19 @@ pub fn warnings(config: &Config) -> Vec<String> {
             .as_ref()
             .and_then(|login| of_login(format!("redis.{}.want", redis.name), login));
         let own = of_login(format!("redis.{}", redis.name), &redis.login);
-        let tls = redis.tls.as_ref().and_then(|tls| of_tls(&redis.name, &tls.files));
+        let place = || format!("redis.{}.tls", redis.name);
+        let tls = redis.tls.as_ref().and_then(|tls| of_tls(place(), &tls.files));
         own.into_iter().chain(sentinels).chain(want).chain(tls).chain(shared_user(redis))
     };
+    let of_ensemble = |ensemble: &ZooKeeperConfig| {
+        let place = format!("zookeeper.{}", ensemble.name);
+        let tls = ensemble.tls.as_ref();
+        let tls = tls.and_then(|tls| of_tls(format!("{place}.tls"), &tls.files));
+        let own = of_login(place.clone(), &ensemble.login);
+        own.or_else(|| no_digest(&place, &ensemble.login)).into_iter().chain(tls)
+    };
     let logins = config.redises.iter().flat_map(of_redis);
+    let logins = logins.chain(config.zookeepers.iter().flat_map(of_ensemble));
     let unclaimed = config
         .tasks
         .iter()
@@ -354,11 +363,19 @@ fn brief_runs(config: &Config, task: &TaskSpec) -> Option<String> {
     })
 }
 
+/// A login that no ensemble knows: it accepts any, and then lets nothing be read.
+fn no_digest(place: &str, login: &Login) -> Option<String> {
+    let secret = login.password.as_ref()?.stored()?.ok()?;
+    let is_digest = secret.expose().split_once(':').is_some_and(|(user, _)| !user.is_empty());
+    let message = "the first line of its `auth_file` is not `user:password`";
+    (!is_digest).then(|| format!("{place}: {message}"))
+}
+
 /// What is wrong with the files of a store's TLS.
-fn of_tls(store: &str, files: &TlsFiles) -> Option<String> {
+fn of_tls(place: String, files: &TlsFiles) -> Option<String> {
     let unusable = crate::io::unusable_tls(files);
     let exposed = || exposed(files.key_file.as_deref()?, "the key file");
-    Some(format!("redis.{store}.tls: {}", unusable.or_else(exposed)?))
+    Some(format!("{place}: {}", unusable.or_else(exposed)?))
 }
 
 /// A user with both tasks has the rights of both.
@@ -381,7 +398,7 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
     };
     let mut text = format!(
         "configuration ok: {}, {}{patterns}\n\n",
-        counted(config.redises.len(), "redis", "redises"),
+        stores(config),
         counted(config.tasks.len(), "task", "tasks")
     );
     text.push_str(&patterns_text(config));
@@ -395,6 +412,17 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
     let used = FOOTNOTES.iter().filter(|(mark, _)| table.contains(mark));
     used.for_each(|(mark, meaning)| text.push_str(&format!("{mark} {meaning}\n")));
     text
+}
+
+/// The stores, by their kinds.
+fn stores(config: &Config) -> String {
+    let redises = counted(config.redises.len(), "redis", "redises");
+    let ensembles = counted(config.zookeepers.len(), "ensemble", "ensembles");
+    match (config.redises.is_empty(), config.zookeepers.is_empty()) {
+        (_, true) => redises,
+        (true, false) => ensembles,
+        (false, false) => format!("{redises}, {ensembles}"),
+    }
 }
 
 /// What each pattern may cost at worst.
@@ -428,7 +456,7 @@ fn patterns_text(config: &Config) -> String {
 }
 
 /// The footnote marks of [`row`] and their meaning.
-const FOOTNOTES: [(&str, &str); 7] = [
+const FOOTNOTES: [(&str, &str); 8] = [
     (
         NOT_WANTED,
         "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down; one with \
@@ -448,6 +476,11 @@ const FOOTNOTES: [(&str, &str); 7] = [
         "The `lease` of the guard; a client of another kind that takes the lock may have a longer \
          one.",
     ),
+    (
+        SESSION,
+        "A lock in ZooKeeper ends with its holder's session: after a crash up to the timeout that \
+         the client asked for, and one tick (2s by default).",
+    ),
 ];
 const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
@@ -456,6 +489,7 @@ const SHARED_GROUP: &str = "[4]";
 const NOTIFIES_NOBODY: &str = "[5]";
 const DROPPED: &str = "[6]";
 const GUARD_LEASE: &str = "[7]";
+const SESSION: &str = "[8]";
 
 /// Series of a lock that a pattern found, outside trouble.
 const SERIES_EACH: usize = 8;
@@ -471,8 +505,8 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
         return [name, grace, never, "-".to_owned(), "-".to_owned(), "-".to_owned()];
     }
     let stores = task.stores().iter();
-    let redises = stores.filter_map(|store| config.redises.get(usize::from(store.0)));
-    let interval_ms = redises.map(|redis| ms(redis.interval)).max().unwrap_or(0);
+    let intervals = stores.filter_map(|store| config.interval(*store));
+    let interval_ms = intervals.max().map_or(0, ms);
     let down_ms = down_after_ms(interval_ms, task);
     let page = timing.page(config, task);
     if let Some(why) = page.never() {
@@ -489,6 +523,9 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
         (None, None) => lease_ms(task).map(|lease_ms| (lease_ms, format!(" {ASSUMED_LEASE}"))),
     };
     let crash = match lease {
+        _ if config.zookeeper(task.store).is_some() => {
+            format!("{} + session {SESSION}", rounded(page_ms))
+        }
         Some((lease_ms, mark)) => rounded(page_ms.saturating_add(lease_ms)) + &mark,
         None => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };

@@ -5,7 +5,7 @@ use serde_yaml::{Mapping, Value};
 
 use super::mistake::{Mistakes, Reported, quoted};
 use super::place::Place;
-use super::schema::BlockSpec;
+use super::schema::{BlockSpec, StoreKind};
 use super::values::kind;
 
 /// A value of the document and its place.
@@ -14,6 +14,8 @@ pub(super) struct At<'a> {
     pub(super) value: &'a Value,
     pub(super) place: Place,
     pub(super) mistakes: &'a Mistakes,
+    /// The kind of store of the task that it belongs to; `None`: it belongs to no task.
+    pub(super) store: Option<StoreKind>,
 }
 
 impl<'a> At<'a> {
@@ -59,7 +61,7 @@ impl<'a> Block<'a> {
     /// still read.
     pub(super) fn open(at: At<'a>, spec: &BlockSpec) -> Result<Block<'a>, Reported> {
         let Value::Mapping(map) = at.value else {
-            let fields = spec.fields.join(", ");
+            let fields = spec.fields_in(at.store).join(", ");
             let kind = kind(at.value);
             return Err(at.report(format!("is {kind}; write a block with the fields {fields}")));
         };
@@ -68,12 +70,12 @@ impl<'a> Block<'a> {
                 at.report(format!("has a field whose name is {}; use text", kind(name)));
                 continue;
             };
-            if let Some(refusal) = spec.refusal(name) {
+            if let Some(refusal) = spec.refusal(name, at.store) {
                 at.mistakes.report(at.place.name_of_field(name), refusal);
             }
         }
         let says_otherwise =
-            map.keys().filter_map(Value::as_str).any(|name| spec.says_otherwise(name));
+            map.keys().filter_map(Value::as_str).any(|name| spec.says_otherwise(name, at.store));
         Ok(Block { at, map, says_otherwise })
     }
 
@@ -85,7 +87,17 @@ impl<'a> Block<'a> {
     /// The value of a field with its place, if present.
     pub(super) fn at(&self, field: &str) -> Option<At<'a>> {
         let value = self.value(field)?;
-        Some(At { value, place: self.place(field), mistakes: self.at.mistakes })
+        Some(At { value, place: self.place(field), ..self.at })
+    }
+
+    /// Whether it belongs to a task in ZooKeeper.
+    pub(super) fn is_in_zookeeper(&self) -> bool {
+        self.at.store == Some(StoreKind::ZooKeeper)
+    }
+
+    /// Either of two names: that of a field in Redis, or in ZooKeeper.
+    pub(super) fn called<'f>(&self, in_redis: &'f str, in_zookeeper: &'f str) -> &'f str {
+        if self.is_in_zookeeper() { in_zookeeper } else { in_redis }
     }
 
     /// The block itself as a value.

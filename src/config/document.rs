@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use lockwatch_judge::spec::StoreIndex;
 use lockwatch_watch::redis::store::{HostPort, Servers};
 use serde_yaml::Value;
 
@@ -15,8 +14,9 @@ use super::mistake::{Mistakes, Reported, field_text, quoted};
 use super::pattern::Pattern;
 use super::place::Place;
 use super::redises::{self, Redises};
-use super::resolved::{Config, RedisConfig};
+use super::resolved::{Config, RedisConfig, ZooKeeperConfig};
 use super::schema::TOP;
+use super::stores::Configured;
 use super::tasks::{self, ReadTask, Shared, full_metrics};
 use super::values::{count, kind, name_mistake};
 use super::zookeepers::{self, ZooKeepers};
@@ -41,13 +41,15 @@ fn without_extensions(document: &Value) -> Option<Value> {
 pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
     let without = without_extensions(document);
     let document = without.as_ref().unwrap_or(document);
-    let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
+    let top =
+        Block::open(At { value: document, place: Place::default(), mistakes, store: None }, &TOP)?;
     let redises = match top.at("redis") {
         Some(at) => redises::read(&at, dir),
         None if top.value("zookeeper").is_some() => Ok(Redises::new()),
         None => {
-            Err(top
-                .report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`"))
+            let message = "has no `redis` and no `zookeeper`; write `redis: {main: {url: \
+                           redis://host:port/db}}`";
+            Err(top.report_whole(message))
         }
     };
     let zookeepers =
@@ -55,8 +57,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
     let links = links::read(&top);
     let shared = Shared {
-        redises: redises.as_ref().ok(),
-        zookeepers: zookeepers.as_ref().ok(),
+        stores: Configured { redises: redises.as_ref().ok(), zookeepers: zookeepers.as_ref().ok() },
         label_names: label_names.as_deref().ok(),
         full_metrics: full_metrics(&top).ok().flatten().unwrap_or(false),
         dir,
@@ -64,8 +65,9 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
     check_patterns(&tasks, mistakes);
-    if let Ok(redises) = &redises {
-        check_locks(&tasks, redises, &task_names(document), mistakes);
+    if let (Ok(redises), Ok(zookeepers)) = (&redises, &zookeepers) {
+        check_store_names(&top, redises, zookeepers);
+        check_locks(&tasks, &places(redises, zookeepers), &task_names(document), mistakes);
     }
     let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
     let zookeepers = zookeepers?.into_values().collect::<Result<Vec<_>, _>>()?;
@@ -174,8 +176,8 @@ fn check_patterns(tasks: &[ReadTask], mistakes: &Mistakes) {
     }
     let mut globs = HashMap::new();
     for (index, task) in patterns() {
-        let (&[redis], Some((_, glob, field))) = (&*task.stores, &task.key) else { continue };
-        let first = *globs.entry((redis, glob, field)).or_insert(index);
+        let (&[redis], Some(of)) = (&*task.stores, &task.key) else { continue };
+        let first = *globs.entry((redis, &of.key, &of.field)).or_insert(index);
         if first != index {
             let other = field_text(&task_place(first), &[]);
             let place = task_place(index).field("lock").field("match");
@@ -184,44 +186,51 @@ fn check_patterns(tasks: &[ReadTask], mistakes: &Mistakes) {
     }
 }
 
+/// Refuses an ensemble that is called as a Redis: both are values of the label `store`.
+fn check_store_names(top: &Block<'_>, redises: &Redises, zookeepers: &ZooKeepers) {
+    for name in zookeepers.keys().filter(|name| redises.contains_key(*name)) {
+        let message = format!("{} is the name of a redis already; choose another", quoted(name));
+        top.report_at(top.place("zookeeper").name_of_field(name), message);
+    }
+}
+
 /// Refuses a lock that two tasks name: they could report contradictory states of it.
 fn check_locks(
     tasks: &[ReadTask],
-    redises: &Redises,
+    places: &[Vec<LockPlace<'_>>],
     names: &[Option<String>],
     mistakes: &Mistakes,
 ) {
-    let places: Vec<Vec<LockPlace>> =
-        redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let Some((kind, key, part)) = &task.key else { continue };
-        if task.max_keys.is_some() {
-            continue;
-        }
-        let of = |store: &StoreIndex| places.get(usize::from(store.0));
-        let places = task.stores.iter().filter_map(of).flatten();
-        let firsts = places.map(|place| *seen.entry((place, key, part)).or_insert(index));
+        let Some(of) = task.key.as_ref().filter(|_| task.max_keys.is_none()) else { continue };
+        let places = task.stores.iter().filter_map(|store| places.get(usize::from(store.0)));
+        let firsts =
+            places.flatten().map(|place| *seen.entry((place, &of.key, &of.field)).or_insert(index));
         if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);
-            let (field, what) = match *kind {
-                "lock" if part.is_some() => ("field", "the lock of"),
-                "turn" => ("hash", "what guards"),
-                "queue" => ("zset", "what guards"),
-                _ => ("key", "the lock of"),
-            };
-            let place = task_place(index).field(kind).field(field);
+            let what = if of.is_lock { "the lock of" } else { "what guards" };
             mistakes.report(
-                place,
-                format!("is {what} {other} already; guard each key by one task only"),
+                of.place.clone(),
+                format!("is {what} {other} already; guard each {} by one task only", of.what),
             );
         }
     }
 }
 
-/// The keyspace of a lock: server, master name (with Sentinel), and database. Two Redis stores that
+/// The keyspace of a lock: server, master name (with Sentinel), and database. Two stores that
 /// have one of these in common share their locks.
 type LockPlace<'a> = (HostPort, Option<&'a str>, u32);
+
+/// The keyspaces of all stores.
+fn places<'a>(redises: &'a Redises, zookeepers: &ZooKeepers) -> Vec<Vec<LockPlace<'a>>> {
+    let of_ensemble = |ensemble: &ZooKeeperConfig| {
+        ensemble.servers.iter().map(|at| (at.canonical(), None, 0)).collect()
+    };
+    let redises = redises.values().map(|redis| redis.as_ref().map(lock_places));
+    let zookeepers = zookeepers.values().map(|ensemble| ensemble.as_ref().map(of_ensemble));
+    redises.chain(zookeepers).map(Result::unwrap_or_default).collect()
+}
 
 fn lock_places(redis: &RedisConfig) -> Vec<LockPlace<'_>> {
     let master = match &redis.servers {

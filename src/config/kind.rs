@@ -34,8 +34,11 @@ pub(super) fn read(
     redises: Option<&Redises>,
     roles: &mut Roles,
 ) -> Result<KindSpec, Reported> {
-    const REMEDY: &str = "write `lock: {key: …}`, or `turn`, or `queue`";
-    let field = task.exactly_one(&["lock", "turn", "queue"], REMEDY)?;
+    let remedy = task.called(
+        "write `lock: {key: …}`, or `turn`, or `queue`",
+        "write `lock: {path: …}`, or `turn`",
+    );
+    let field = task.exactly_one(&["lock", "turn", "queue"], remedy)?;
     let refuse = |fields: &[&str]| {
         let present = fields.iter().filter(|field| task.value(field).is_some());
         let mistakes = present.map(|other| {
@@ -53,6 +56,8 @@ pub(super) fn read(
             let turn = read_turn(task, roles);
             fits.and(turn).map(KindSpec::Turn)
         }
+        // It is refused.
+        "queue" if task.is_in_zookeeper() => Err(Reported),
         "queue" => {
             let fits = refuse(&[&OF_LOCKS[..], &["grace"]].concat());
             let queue = read_queue(task, roles);
@@ -72,8 +77,8 @@ fn read_lock(
     roles: &mut Roles,
 ) -> Result<LockSpec, Reported> {
     let Some(lock) = task.child("lock", &LOCK)? else { return Err(Reported) };
-    if task.value("zookeeper").is_some() {
-        return read_zookeeper_lock(&lock, roles);
+    if task.is_in_zookeeper() {
+        return read_zookeeper_lock(task, &lock, roles);
     }
     let key = match lock.value("match") {
         Some(_) => pattern::glob(&lock),
@@ -98,9 +103,7 @@ fn read_lock(
     {
         refuse_beside_layout(&lock, name)?;
     }
-    if lock.value("host").is_some() && task.value("hosts").is_some() {
-        return Err(lock.report("host", "cannot be combined with `hosts`; keep one of them"));
-    }
+    refuse_two_hosts(task, &lock)?;
     let scores = read_scores(&lock, library, lease_ms);
     let stores = stores::read_several(&lock, redises);
     let spec = libraries::lock(&key?, library?);
@@ -112,13 +115,45 @@ fn read_lock(
     Ok(LockSpec { field, holder, host, stores: stores?.map(Box::new), ..spec })
 }
 
-/// A lock in ZooKeeper: its folder, and whose clients queue in it.
-fn read_zookeeper_lock(lock: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
+/// A lock in ZooKeeper: its folder, and whose clients queue in it. The holder is a session, and by
+/// its id it makes claims.
+fn read_zookeeper_lock(
+    task: &Block<'_>,
+    lock: &Block<'_>,
+    roles: &mut Roles,
+) -> Result<LockSpec, Reported> {
     let path = read_key(lock, "path", roles);
     let recipe =
         lock.optional("library", |value| choice(value, "library", &recipes::ALL, |one| one.name()));
-    let library = recipe?.map_or("curator", |recipe| recipe.name());
-    Ok(LockSpec { never_expires: true, ..LockSpec::new(&path?, library) })
+    let host = read_path(lock, "host", &HOST);
+    refuse_two_hosts(task, lock)?;
+    let library = recipe?.map_or(recipes::DEFAULT, |recipe| recipe.name());
+    Ok(LockSpec {
+        never_expires: true,
+        claimants: Claimants::Threads,
+        host: host?.map(Box::new),
+        ..LockSpec::new(&path?, library)
+    })
+}
+
+fn refuse_two_hosts(task: &Block<'_>, lock: &Block<'_>) -> Result<(), Reported> {
+    match (lock.value("host"), task.value("hosts")) {
+        (Some(_), Some(_)) => {
+            Err(lock.report("host", "cannot be combined with `hosts`; keep one of them"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The field of its block in which the key, or the path, of what guards a task stands.
+pub(super) fn field_of_key(kind: &KindSpec, task: &Block<'_>) -> &'static str {
+    match kind {
+        KindSpec::Lock(lock) if lock.field.is_some() => "field",
+        KindSpec::Lock(_) => task.called("key", "path"),
+        KindSpec::Turn(turn) if turn.in_value => "path",
+        KindSpec::Turn(_) => task.called("hash", "children"),
+        KindSpec::Queue(_) => "zset",
+    }
 }
 
 /// Refuses what only a plain text can be or have: the layout of this library says the rest.
@@ -220,7 +255,13 @@ fn read_path(
 
 fn read_turn(task: &Block<'_>, roles: &mut Roles) -> Result<TurnSpec, Reported> {
     let Some(turn) = task.child("turn", &TURN)? else { return Err(Reported) };
-    let hash = read_key(&turn, "hash", roles);
+    const NODES: &str = "write `children: …`: a node whose child's name is the task, or `path: …` \
+                         of a node with a JSON object";
+    let field = match turn.is_in_zookeeper() {
+        true => turn.exactly_one(&["children", "path"], NODES),
+        false => Ok("hash"),
+    };
+    let hash = field.and_then(|field| read_key(&turn, field, roles));
     let unit = read_unit(&turn, Unit::Milliseconds);
     let remedy = "write `tasks: [a, b]`, the names that take turns, in their order";
     let names =
@@ -243,6 +284,7 @@ fn read_turn(task: &Block<'_>, roles: &mut Roles) -> Result<TurnSpec, Reported> 
     }
     Ok(TurnSpec {
         hash: hash?,
+        in_value: field? == "path",
         unit: unit?,
         tasks: names?.into_iter().map(Name).collect(),
         max_late_ms: max_late_ms?,

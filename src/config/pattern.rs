@@ -123,7 +123,9 @@ pub(super) fn read(
     name: Option<&str>,
     guarded: Option<&KindSpec>,
 ) -> Result<Option<usize>, Reported> {
-    let Some(lock) = task.value("lock").and_then(Value::as_mapping) else { return Ok(None) };
+    let lock = task.value("lock").and_then(Value::as_mapping);
+    // In ZooKeeper there are none, and the field is refused.
+    let Some(lock) = lock.filter(|_| !task.is_in_zookeeper()) else { return Ok(None) };
     let place = |field: &str| task.place("lock").field(field);
     if !lock.contains_key("match") {
         let message = "applies only with `match`; remove it";

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{Authority, StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::store::{HostPort, Servers, Store};
+use lockwatch_watch::zookeeper;
 
 use super::guard::GuardConfig;
 use super::login::Login;
 use super::mistake::ConfigErrors;
 use super::pattern::Pattern;
+use super::schema::StoreKind;
 use super::tls::{Tls, TlsConfig};
-use super::zookeepers::ZooKeeperConfig;
 use crate::paths::Links;
 
 /// A complete configuration.
@@ -62,6 +63,23 @@ pub struct RedisConfig {
     pub want: Option<Login>,
     /// Whether users that have logged in may flip their switches on the page.
     pub want_on_page: bool,
+}
+
+/// One named ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZooKeeperConfig {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its servers.
+    pub servers: Vec<HostPort>,
+    /// `user:password` of the scheme `digest`.
+    pub login: Login,
+    /// How the connections to all of them are protected; `None`: plain TCP.
+    pub tls: Option<TlsConfig>,
+    /// Pause between two readings of a task.
+    pub interval: Duration,
+    /// A reply older than this is discarded as evidence.
+    pub timeout: Duration,
 }
 
 /// One server as it is dialled.
@@ -136,6 +154,12 @@ impl Config {
         })
     }
 
+    /// The pause between two readings of what is in a store.
+    pub fn interval(&self, store: StoreIndex) -> Option<Duration> {
+        let redis = self.redises.get(usize::from(store.0)).map(|redis| redis.interval);
+        redis.or_else(|| self.zookeeper(store).map(|ensemble| ensemble.interval))
+    }
+
     /// The part that `judge` needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| StoreSpec {
@@ -197,6 +221,36 @@ impl RedisConfig {
     /// How the connection to one of its servers is protected.
     pub fn tls_of(&self, at: &HostPort) -> Option<Tls> {
         self.tls.as_ref().map(|tls| tls.of(at, &self.servers))
+    }
+}
+
+impl ZooKeeperConfig {
+    /// What a watcher needs to know of it. It holds no secret.
+    pub fn store(&self) -> zookeeper::store::Store {
+        zookeeper::store::Store {
+            name: Arc::clone(&self.name),
+            servers: self.servers.clone(),
+            interval_ms: ms(self.interval),
+            timeout_ms: ms(self.timeout),
+        }
+    }
+
+    /// The part that `judge` needs.
+    fn spec(&self) -> StoreSpec {
+        StoreSpec {
+            name: Arc::clone(&self.name),
+            kind: StoreKind::ZooKeeper.field().into(),
+            authority: Authority::ENSEMBLE,
+            addresses: self.servers.iter().map(|at| at.to_string().into()).collect(),
+            db: 0,
+            interval_ms: ms(self.interval),
+            timeout_ms: ms(self.timeout),
+        }
+    }
+
+    /// How the connection to one of its servers is protected.
+    pub fn tls_of(&self, at: &HostPort) -> Option<Tls> {
+        self.tls.as_ref().map(|tls| tls.of(at, &Servers::One(at.clone())))
     }
 }
 

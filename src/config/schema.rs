@@ -1,7 +1,37 @@
 //! Every block of the configuration file and the names of its fields. The parser refuses every
 //! other field. A test checks that the documentation and its complete example name each of them.
 
+use std::fmt;
+
 use crate::text::nearest::nearest;
+
+/// The kinds of stores that a task may be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Keys of a Redis.
+    Redis,
+    /// Nodes of a ZooKeeper ensemble.
+    ZooKeeper,
+}
+
+impl StoreKind {
+    /// The field in which a task, and the top of the file, names such stores.
+    pub fn field(self) -> &'static str {
+        match self {
+            StoreKind::Redis => "redis",
+            StoreKind::ZooKeeper => "zookeeper",
+        }
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreKind::Redis => "Redis",
+            StoreKind::ZooKeeper => "ZooKeeper",
+        })
+    }
+}
 
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +73,10 @@ pub const BLOCKS: [&BlockSpec; 23] = [
 
 const NO_PASSWORD: &str = "a password is not accepted here; use `password_file`, `password_env` or \
     `password_command`";
+const NO_ZOOKEEPER_LOGIN: &str = "write `user:password` of the scheme `digest` into a file, and \
+    name it with `auth_file: …`";
+const NO_CHROOT: &str = "write whole paths: what stands after the servers in the clients' \
+    connection string comes before each path";
 const IN_REDIS: &str =
     "write it next to `cluster`, not in it: all servers of a cluster have the same users";
 const TLS_IN_REDIS: &str =
@@ -109,7 +143,20 @@ pub(super) const WANT: BlockSpec = BlockSpec {
 pub(super) const ZOOKEEPER: BlockSpec = BlockSpec {
     path: "zookeeper.<name>",
     fields: &["servers", "auth_file", "tls", "interval", "timeout"],
-    otherwise: &[("password", NO_PASSWORD)],
+    otherwise: &[
+        ("password", NO_ZOOKEEPER_LOGIN),
+        ("password_file", NO_ZOOKEEPER_LOGIN),
+        ("password_env", NO_ZOOKEEPER_LOGIN),
+        ("password_command", NO_ZOOKEEPER_LOGIN),
+        ("username", NO_ZOOKEEPER_LOGIN),
+        ("auth", NO_ZOOKEEPER_LOGIN),
+        ("digest", NO_ZOOKEEPER_LOGIN),
+        ("url", "list the servers: `servers: [\"zk1:2181\", \"zk2:2181\", \"zk3:2181\"]`"),
+        ("nodes", "list the servers: `servers: [\"zk1:2181\", \"zk2:2181\", \"zk3:2181\"]`"),
+        ("chroot", NO_CHROOT),
+        ("root", NO_CHROOT),
+        ("session_timeout", "leave it out: the agent's own session has no locks"),
+    ],
 };
 
 pub(super) const SENTINEL: BlockSpec = BlockSpec {
@@ -231,11 +278,8 @@ pub(super) const RUNS: BlockSpec =
     BlockSpec { path: "tasks[].runs", fields: &["every", "late_after", "max"], otherwise: &[] };
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",
-    fields: &["hash", "unit", "tasks", "max_late", "handover", "min_turn"],
-    otherwise: &[
-        ("key", "name the hash with `hash: …`"),
-        ("path", "turns in ZooKeeper are not supported yet; watch a hash in Redis"),
-    ],
+    fields: &["hash", "children", "path", "unit", "tasks", "max_late", "handover", "min_turn"],
+    otherwise: &[("key", "name the hash with `hash: …`")],
 };
 
 pub(super) const QUEUE: BlockSpec = BlockSpec {
@@ -249,7 +293,7 @@ pub(super) const MEMBER_ID: BlockSpec =
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",
-    fields: &["hash", "set", "counter", "keys", "codec"],
+    fields: &["hash", "set", "counter", "keys", "children", "names", "paths", "codec"],
     otherwise: &[
         ("pattern", "`pattern` is not supported yet; list the switches with `keys: […]`"),
         ("always", "write the plain word: `wanted: always`"),
@@ -259,21 +303,106 @@ pub(super) const WANTED: BlockSpec = BlockSpec {
 
 pub(super) const PROGRESS: BlockSpec = BlockSpec {
     path: "tasks[].progress",
-    fields: &["hash", "field", "key", "length", "zset", "member", "stream", "moves", "stale_after"],
+    fields: &[
+        "hash",
+        "field",
+        "key",
+        "length",
+        "zset",
+        "member",
+        "stream",
+        "path",
+        "children",
+        "moves",
+        "stale_after",
+    ],
     otherwise: &[],
 };
 
-pub(super) const CLAIMS: BlockSpec =
-    BlockSpec { path: "tasks[].claims", fields: &["hash", "fresh_for"], otherwise: &[] };
+pub(super) const CLAIMS: BlockSpec = BlockSpec {
+    path: "tasks[].claims",
+    fields: &["hash", "children", "fresh_for"],
+    otherwise: &[],
+};
 
 pub(super) const HOSTS: BlockSpec =
-    BlockSpec { path: "tasks[].hosts", fields: &["hash"], otherwise: &[] };
+    BlockSpec { path: "tasks[].hosts", fields: &["hash", "children"], otherwise: &[] };
 
 pub(super) const PAUSED_UNTIL: BlockSpec =
-    BlockSpec { path: "tasks[].paused_until", fields: &["key"], otherwise: &[] };
+    BlockSpec { path: "tasks[].paused_until", fields: &["key", "path"], otherwise: &[] };
 
 pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
+
+/// A field that only tasks in one kind of store have.
+struct OfOneKind {
+    /// The path of its block.
+    block: &'static str,
+    /// Its name.
+    field: &'static str,
+    /// Where it is a field.
+    store: StoreKind,
+    /// What to write in the other kind of store.
+    otherwise: &'static str,
+}
+
+const fn redis(block: &'static str, field: &'static str, otherwise: &'static str) -> OfOneKind {
+    OfOneKind { block, field, store: StoreKind::Redis, otherwise }
+}
+
+const fn zookeeper(block: &'static str, field: &'static str, otherwise: &'static str) -> OfOneKind {
+    OfOneKind { block, field, store: StoreKind::ZooKeeper, otherwise }
+}
+
+const NO_KEY: &str = "its name says nothing of a node; remove it";
+const NO_DEADLINE: &str = "a lock ends with its holder's session, which asks for its own timeout; \
+    remove it";
+const NOT_SEVERAL: &str = "all servers of an ensemble have the same nodes; remove it";
+const NO_SCORES: &str = "the names of the contenders say who has the lock; remove it";
+const ENSEMBLE: &str = "or name the task's ensemble with `zookeeper: …`";
+
+/// Fields that mean keys of a Redis or nodes of a ZooKeeper.
+const OF_ONE_KIND: [OfOneKind; 39] = [
+    redis("tasks[]", "queue", "a queue is a sorted set; watch a `lock` or a `turn`"),
+    redis("tasks[]", "guard", "a guard takes and renews locks in Redis only; remove it"),
+    redis("tasks[].lock", "key", "name the folder of the contenders with `path: …`"),
+    redis("tasks[].lock", "match", "list each lock as a task with `path: …`"),
+    redis("tasks[].lock", "max_keys", "list each lock as a task; remove it"),
+    redis("tasks[].lock", "field", NO_KEY),
+    redis("tasks[].lock", "stores", NOT_SEVERAL),
+    redis("tasks[].lock", "mode", NOT_SEVERAL),
+    redis("tasks[].lock", "holder", "the holder is a session; remove it, or write `host: …`"),
+    redis("tasks[].lock", "score", NO_SCORES),
+    redis("tasks[].lock", "limit", NO_SCORES),
+    redis("tasks[].lock", "lease", NO_DEADLINE),
+    redis("tasks[].lock", "renew_every", NO_DEADLINE),
+    zookeeper("tasks[].lock", "path", "write `key: …`"),
+    redis("tasks[].turn", "hash", "write `children: …`, or `path: …` of one node with JSON"),
+    zookeeper("tasks[].turn", "children", "write `hash: …`"),
+    zookeeper("tasks[].turn", "path", "write `hash: …`"),
+    redis("tasks[].wanted", "hash", "write `children: …`: a node per user, its data the switch"),
+    redis("tasks[].wanted", "set", "write `names: …`: a node for each user who wants it"),
+    redis("tasks[].wanted", "keys", "write `paths: […]`"),
+    zookeeper("tasks[].wanted", "children", "write `hash: …`"),
+    zookeeper("tasks[].wanted", "names", "write `set: …`"),
+    zookeeper("tasks[].wanted", "paths", "write `keys: […]`"),
+    redis("tasks[].progress", "hash", "write `path: …` of the node whose data the work changes"),
+    redis("tasks[].progress", "field", NO_KEY),
+    redis("tasks[].progress", "key", "write `path: …`"),
+    redis("tasks[].progress", "length", "write `children: …`, whose number moves"),
+    redis("tasks[].progress", "zset", "write `path: …` of the node whose data the work changes"),
+    redis("tasks[].progress", "member", NO_KEY),
+    redis("tasks[].progress", "stream", "write `children: …`, whose number moves"),
+    redis("tasks[].progress", "moves", "a node has no TTL, so its data count; remove it"),
+    zookeeper("tasks[].progress", "path", "write `key: …`"),
+    zookeeper("tasks[].progress", "children", "write `length: …`"),
+    redis("tasks[].claims", "hash", "write `children: …`"),
+    zookeeper("tasks[].claims", "children", "write `hash: …`"),
+    redis("tasks[].hosts", "hash", "write `children: …`"),
+    zookeeper("tasks[].hosts", "children", "write `hash: …`"),
+    redis("tasks[].paused_until", "key", "write `path: …`"),
+    zookeeper("tasks[].paused_until", "path", "write `key: …`"),
+];
 
 /// Older names of fields, with the path of their block.
 const OLDER: [(&str, &str); 1] = [("tasks[].lock", "scheme")];
@@ -281,21 +410,42 @@ const OLDER: [(&str, &str); 1] = [("tasks[].lock", "scheme")];
 impl BlockSpec {
     /// Whether the field `name` stands for something that this block expresses differently, or
     /// cannot express yet.
-    pub(super) fn says_otherwise(&self, name: &str) -> bool {
+    pub(super) fn says_otherwise(&self, name: &str, store: Option<StoreKind>) -> bool {
         self.otherwise.iter().any(|(field, _)| *field == name)
+            || self.of_other_kind(name, store).is_some()
     }
 
-    /// The message for the field `name`, if it is not a field of this block.
-    pub(super) fn refusal(&self, name: &str) -> Option<String> {
+    /// The field `name`, if it is none in this kind of store.
+    fn of_other_kind(&self, name: &str, store: Option<StoreKind>) -> Option<&'static OfOneKind> {
+        let is_it = |of: &&OfOneKind| (of.block, of.field) == (self.path, name);
+        OF_ONE_KIND.iter().find(is_it).filter(|of| store.is_some_and(|store| store != of.store))
+    }
+
+    /// The names of its fields in a task in `store`.
+    pub(super) fn fields_in(&self, store: Option<StoreKind>) -> Vec<&'static str> {
+        let fields = self.fields.iter().copied();
+        fields.filter(|field| self.of_other_kind(field, store).is_none()).collect()
+    }
+
+    /// The message for the field `name`, if it is not a field of this block of a task in `store`.
+    pub(super) fn refusal(&self, name: &str, store: Option<StoreKind>) -> Option<String> {
+        if let Some(of) = self.of_other_kind(name, store) {
+            let or = match of.store {
+                StoreKind::ZooKeeper => format!(", {ENSEMBLE}"),
+                StoreKind::Redis => String::new(),
+            };
+            return Some(format!("is only for tasks in {}; {}{or}", of.store, of.otherwise));
+        }
         if self.fields.contains(&name) || OLDER.contains(&(self.path, name)) {
             return None;
         }
         if let Some((_, remedy)) = self.otherwise.iter().find(|(otherwise, _)| *otherwise == name) {
             return Some((*remedy).to_owned());
         }
-        Some(match nearest(name, self.fields.iter().copied()).first() {
+        let fields = self.fields_in(store);
+        Some(match nearest(name, fields.iter().copied()).first() {
             Some(field) => format!("is not a known field; did you mean `{field}`?"),
-            _ => format!("is not a known field; the fields here are {}", self.fields.join(", ")),
+            _ => format!("is not a known field; the fields here are {}", fields.join(", ")),
         })
     }
 }

@@ -2,16 +2,27 @@
 
 use lockwatch_judge::spec::{Agreement, StoreIndex, Stores};
 use lockwatch_watch::redis::store::Servers;
+use serde_yaml::Value;
 
 use super::block::{Block, choice};
 use super::mistake::{Reported, quoted};
 use super::redises::Redises;
-use super::resolved::RedisConfig;
-use super::tasks::Shared;
+use super::resolved::{RedisConfig, ZooKeeperConfig};
+use super::schema::StoreKind;
 use super::values::text;
+use super::zookeepers::ZooKeepers;
 
 /// Maximum number of stores of one lock.
 const STORES_MAX: usize = 9;
+
+/// The stores of a document.
+#[derive(Clone, Copy)]
+pub(super) struct Configured<'a> {
+    /// `None` if the Redis stores could not be read at all.
+    pub(super) redises: Option<&'a Redises>,
+    /// `None` if the ensembles could not be read at all.
+    pub(super) zookeepers: Option<&'a ZooKeepers>,
+}
 
 /// The stores of a task.
 pub(super) struct Found<'a> {
@@ -20,19 +31,31 @@ pub(super) struct Found<'a> {
     /// Those of its lock.
     pub(super) all: Vec<StoreIndex>,
     /// The configurations of all of them that have no mistakes of their own.
-    pub(super) configs: Vec<&'a RedisConfig>,
+    pub(super) redises: Vec<&'a RedisConfig>,
+    /// The configuration of its ensemble, if that has no mistakes of its own.
+    pub(super) zookeeper: Option<&'a ZooKeeperConfig>,
+}
+
+/// The kind of the store that a task names, or of the only one.
+pub(super) fn kind(task: &Value, among: Configured<'_>) -> StoreKind {
+    let has_none = || among.redises.is_some_and(Redises::is_empty);
+    let is_named = task.get("zookeeper").is_some();
+    match is_named || task.get("redis").is_none() && has_none() {
+        true => StoreKind::ZooKeeper,
+        false => StoreKind::Redis,
+    }
 }
 
 /// The stores of a task whose lock stands on `several`, if so: of others the one that the task
 /// names, or the only one.
 pub(super) fn read<'a>(
     task: &Block<'_>,
-    shared: &Shared<'a>,
+    among: Configured<'a>,
     several: Option<&Stores>,
 ) -> Result<Found<'a>, Reported> {
-    let redises = shared.redises;
-    if let Some(named) = task.optional("zookeeper", text)? {
-        return in_zookeeper(task, &named, shared);
+    let redises = among.redises;
+    if task.is_in_zookeeper() {
+        return in_zookeeper(task, among);
     }
     let named = task.optional("redis", text)?;
     let redises = redises.ok_or(Reported)?;
@@ -59,26 +82,42 @@ pub(super) fn read<'a>(
         return Err(task.report("redis", message));
     }
     let config = |store: &StoreIndex| redises.values().nth(usize::from(store.0))?.as_ref().ok();
-    let configs = all.iter().filter_map(config).collect();
-    Ok(Found { own, all, configs })
+    let redises = all.iter().filter_map(config).collect();
+    Ok(Found { own, all, redises, zookeeper: None })
 }
 
-/// A task in the ensemble of this name.
-fn in_zookeeper<'a>(
-    task: &Block<'_>,
-    named: &str,
-    shared: &Shared<'a>,
-) -> Result<Found<'a>, Reported> {
-    let redises = shared.redises.ok_or(Reported)?;
-    let zookeepers = shared.zookeepers.ok_or(Reported)?;
-    let position = zookeepers.keys().position(|other| other == named);
-    let store = position.and_then(|position| u16::try_from(redises.len() + position).ok());
-    let Some(own) = store.map(StoreIndex) else {
-        let names = zookeepers.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-        let message = format!("{} is not one of the ensembles: {names}", quoted(named));
-        return Err(task.report("zookeeper", message));
+/// The ensemble of a task that is in one: the one that it names, or the only one.
+fn in_zookeeper<'a>(task: &Block<'_>, among: Configured<'a>) -> Result<Found<'a>, Reported> {
+    let named = task.optional("zookeeper", text)?;
+    if task.value("redis").is_some() {
+        let message = "cannot be combined with `zookeeper`; keep the store that has the lock";
+        return Err(task.report("redis", message));
+    }
+    let (redises, zookeepers) = (among.redises.ok_or(Reported)?, among.zookeepers.ok_or(Reported)?);
+    let names = || zookeepers.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+    let position = match &named {
+        Some(named) => zookeepers.keys().position(|other| other == named).ok_or_else(|| {
+            let message = match zookeepers.is_empty() {
+                true => {
+                    "names an ensemble, and there is none; add `zookeeper: {NAME: {servers: …}}` \
+                         to the top of the file"
+                        .to_owned()
+                }
+                false => format!("{} is no ensemble; use one of {}", quoted(named), names()),
+            };
+            task.report("zookeeper", message)
+        })?,
+        None if zookeepers.len() == 1 => 0,
+        None => {
+            let message =
+                format!("does not say which ensemble; add `zookeeper:` with one of {}", names());
+            return Err(task.report_whole(message));
+        }
     };
-    Ok(Found { own, all: vec![own], configs: Vec::new() })
+    // There are far fewer stores.
+    let own = StoreIndex(u16::try_from(redises.len() + position).unwrap_or(u16::MAX));
+    let zookeeper = zookeepers.values().nth(position).and_then(|config| config.as_ref().ok());
+    Ok(Found { own, all: vec![own], redises: Vec::new(), zookeeper })
 }
 
 /// The stores of a lock, if there are several.
@@ -148,6 +187,10 @@ fn names(redises: &Redises) -> String {
 }
 
 fn position(name: &str, redises: &Redises) -> Result<StoreIndex, String> {
+    if redises.is_empty() {
+        let message = "names a redis, and there is none; name an ensemble with `zookeeper: …`";
+        return Err(message.to_owned());
+    }
     let position = redises.keys().position(|other| other == name).ok_or_else(|| {
         format!("{} is not one of the redises; use one of {}", quoted(name), names(redises))
     })?;

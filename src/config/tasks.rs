@@ -18,14 +18,13 @@ use super::guard::{self, GuardConfig};
 use super::kind;
 use super::mistake::{Reported, quoted};
 use super::pattern;
-use super::redises::Redises;
+use super::place::Place;
 use super::resolved::{RedisConfig, ms};
-use super::roles::{Roles, claim, read_key};
-use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
-use super::stores;
+use super::roles::{Roles, claim, key_in, read_key};
+use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, StoreKind, TASK, WANTED};
+use super::stores::{self, Configured};
 use super::threshold::{self, Sampling};
-use super::values::{bytes, key, kind as kind_of, label_value, name};
-use super::zookeepers::ZooKeepers;
+use super::values::{bytes, kind as kind_of, label_value, name};
 
 /// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
@@ -34,10 +33,7 @@ type Labels = Vec<(Arc<str>, Arc<str>)>;
 
 /// What all tasks of a document share.
 pub(super) struct Shared<'a> {
-    /// `None` if the Redis stores could not be read at all.
-    pub(super) redises: Option<&'a Redises>,
-    /// `None` if the ensembles could not be read at all.
-    pub(super) zookeepers: Option<&'a ZooKeepers>,
+    pub(super) stores: Configured<'a>,
     /// `None` if the names of the labels could not be read.
     pub(super) label_names: Option<&'a [Arc<str>]>,
     /// What a task has that does not say which metrics it shows.
@@ -51,30 +47,43 @@ pub(super) struct Shared<'a> {
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
     pub(super) stores: Vec<StoreIndex>,
-    /// What guards it: the kind, its key, and the field of a lock that is one.
-    pub(super) key: Option<(&'static str, Key, Option<Vec<u8>>)>,
+    pub(super) key: Option<GuardKey>,
     pub(super) spec: Option<TaskSpec>,
     /// If it is a pattern: the most keys that it watches.
     pub(super) max_keys: Option<usize>,
     pub(super) guard: Option<GuardConfig>,
 }
 
+/// What guards a task.
+pub(super) struct GuardKey {
+    /// Where its key, or the path of its node, stands.
+    pub(super) place: Place,
+    pub(super) key: Key,
+    /// The field of a lock that is one.
+    pub(super) field: Option<Vec<u8>>,
+    /// What it is, for people.
+    pub(super) what: &'static str,
+    pub(super) is_lock: bool,
+}
+
 pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
+    let at = At { store: Some(stores::kind(at.value, shared.stores)), ..at };
     Block::open(at, &TASK).map_or_else(|_| ReadTask::default(), |block| read_block(&block, shared))
 }
 
 fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let mut roles = Roles::new();
     let name = block.required("name", "write `name: …`", name);
-    let guarded = kind::read(block, shared.redises, &mut roles);
+    let guarded = kind::read(block, shared.stores.redises, &mut roles);
     let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
-    let found = stores::read(block, shared, of_lock);
+    let found = stores::read(block, shared.stores, of_lock);
     let max_keys = pattern::read(block, name.as_deref().ok(), guarded.as_ref().ok());
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
-    let hosts = read_single_key(block, "hosts", &HOSTS, "hash", &mut roles);
-    let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, "key", &mut roles);
+    let hosts = read_single_key(block, "hosts", &HOSTS, ("hash", "children"), &mut roles);
+    let of_pause = ("key", "path");
+    let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, of_pause, &mut roles);
     let limits = OF_TASK.map(|limit| (limit, threshold::with_default(limit, block)));
     let limit_ms =
         |limit| limits.iter().find(|read| read.0 == limit).and_then(|read| read.1.ok()?);
@@ -87,22 +96,38 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     );
     let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
     // Of several stores, the one that may be read latest.
-    let slowest = found.iter().flat_map(|found| &found.configs);
-    if let Some(redis) = slowest.max_by_key(|redis| redis.interval + redis.timeout) {
-        let sampling = Sampling {
-            redis: &redis.name,
-            interval_ms: ms(redis.interval),
-            timeout_ms: ms(redis.timeout),
-        };
-        let mistake = |place, mistake: Option<String>| {
-            mistake.map(|mistake| block.report_at(place, mistake));
-        };
+    let slowest = found.iter().flat_map(|found| &found.redises);
+    let slowest = slowest.max_by_key(|redis| redis.interval + redis.timeout);
+    let ensemble = found.as_ref().ok().and_then(|found| found.zookeeper);
+    let sampling = slowest.map(|redis| Sampling {
+        kind: StoreKind::Redis,
+        name: &redis.name,
+        interval_ms: ms(redis.interval),
+        timeout_ms: ms(redis.timeout),
+    });
+    let sampling = sampling.or(ensemble.map(|ensemble| Sampling {
+        kind: StoreKind::ZooKeeper,
+        name: &ensemble.name,
+        interval_ms: ms(ensemble.interval),
+        timeout_ms: ms(ensemble.timeout),
+    }));
+    let mistake = |place, mistake: Option<String>| {
+        mistake.map(|mistake| block.report_at(place, mistake));
+    };
+    if let Some(redis) = slowest {
+        if let Ok(kind) = &guarded {
+            mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
+            mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
+        }
+        if let Ok(Some(wanted)) = &wanted {
+            mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
+        }
+    }
+    if let Some(sampling) = sampling {
         if let Some(ms) = limit_ms(Limit::BlindAfter) {
             mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
         }
         if let Ok(kind) = &guarded {
-            mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
-            mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
             for (field, message) in threshold::kind_mistakes(kind, sampling) {
                 mistake(block.place(kind.name()).field(field), Some(message));
             }
@@ -119,9 +144,6 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         if let Ok(Some(claims)) = &claims {
             let place = block.place("claims").field("fresh_for");
             mistake(place, sampling.fresh_for_mistake(claims.fresh_for_ms));
-        }
-        if let Ok(Some(wanted)) = &wanted {
-            mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
         }
     }
     let may_settle = !matches!(guarded, Ok(KindSpec::Turn(_) | KindSpec::Queue(_)));
@@ -140,9 +162,12 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         block.report("guard", message);
     }
     let stores = found.as_ref().map(|found| found.all.clone()).unwrap_or_default();
-    let key = guarded.as_ref().ok().map(|kind| {
-        let field = if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None };
-        (kind.name(), kind.key().clone(), field)
+    let key = guarded.as_ref().ok().map(|kind| GuardKey {
+        place: block.place(kind.name()).field(kind::field_of_key(kind, block)),
+        key: kind.key().clone(),
+        field: kind_field(kind),
+        what: block.called("key", "node"),
+        is_lock: matches!(kind, KindSpec::Lock(_)),
     });
     let spec_name = name.clone();
     let assemble = || -> Result<TaskSpec, Reported> {
@@ -170,6 +195,10 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     ReadTask { name: name.ok(), stores, key, spec, max_keys, guard }
 }
 
+fn kind_field(kind: &KindSpec) -> Option<Vec<u8>> {
+    if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None }
+}
+
 fn stores_of_lock(kind: &KindSpec) -> Option<&Stores> {
     if let KindSpec::Lock(lock) = kind { lock.stores.as_deref() } else { None }
 }
@@ -179,7 +208,10 @@ fn lease_ms(kind: &KindSpec) -> Option<u64> {
 }
 
 fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {
-    const REMEDY: &str = "write one of hash, set, counter, keys, or the word `always` or `never`";
+    let fields =
+        [("hash", "children"), ("set", "names"), ("counter", "counter"), ("keys", "paths")];
+    let fields = fields.map(|(redis, zookeeper)| task.called(redis, zookeeper));
+    let remedy = format!("write one of {}, or the word `always` or `never`", fields.join(", "));
     let plain = |source| Ok(Some(WantedSpec { source, codec: Codec::Raw }));
     match task.value("wanted") {
         None => return Ok(None),
@@ -187,33 +219,35 @@ fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>
         Some(Value::String(word)) if word == "never" => return plain(WantedSource::Never),
         Some(Value::Mapping(_)) => {}
         Some(other) => {
-            return Err(task.report("wanted", format!("is {}; {REMEDY}", kind_of(other))));
+            return Err(task.report("wanted", format!("is {}; {remedy}", kind_of(other))));
         }
     }
     let Some(block) = task.child("wanted", &WANTED)? else { return Ok(None) };
     let codec =
         block.or("codec", Codec::Raw, |value| choice(value, "codec", &Codec::ALL, Codec::name));
-    let field = block.exactly_one(&["hash", "set", "counter", "keys"], REMEDY)?;
-    let source = if field == "keys" {
-        read_switch_keys(&block, roles).map(WantedSource::Keys)
-    } else {
-        let key = read_key(&block, field, roles);
-        match field {
-            "hash" => key.map(WantedSource::Hash),
-            "set" => key.map(WantedSource::Set),
-            _ => key.map(WantedSource::Counter),
-        }
+    let field = block.exactly_one(&fields, &remedy)?;
+    let mut key = || read_key(&block, field, roles);
+    let source = match field {
+        "hash" | "children" => key().map(WantedSource::Hash),
+        "set" | "names" => key().map(WantedSource::Set),
+        "counter" => key().map(WantedSource::Counter),
+        _ => read_switch_keys(&block, field, roles).map(WantedSource::Keys),
     };
     Ok(Some(WantedSpec { source: source?, codec: codec? }))
 }
 
-fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Reported> {
-    let Some(at) = block.at("keys") else { return Ok(Vec::new()) };
-    let keys = at.list(key)?;
+fn read_switch_keys(
+    block: &Block<'_>,
+    field: &str,
+    roles: &mut Roles,
+) -> Result<Vec<Key>, Reported> {
+    let Some(at) = block.at(field) else { return Ok(Vec::new()) };
+    let keys = at.list(key_in(block))?;
     if !(1..=SWITCH_KEYS_MAX).contains(&keys.len()) {
         let message = format!(
-            "lists {} keys; list 1 to {SWITCH_KEYS_MAX}, or keep the switches in one hash",
-            keys.len()
+            "lists {} {field}; list 1 to {SWITCH_KEYS_MAX}, or keep the switches in {}",
+            keys.len(),
+            block.called("one hash", "the children of one node")
         );
         return Err(at.report(message));
     }
@@ -228,14 +262,18 @@ fn read_progress(
     roles: &mut Roles,
 ) -> Result<Option<Box<ProgressSpec>>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length, zset (with member), stream";
+    const NODES: &str = "write `path: …` of a node whose data the work changes, or `children: …`";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
     let stale_after_ms = threshold::or(Limit::StaleAfter, &block, ProgressSpec::STALE_AFTER_MS);
     let moves =
         block.optional("moves", |value| choice(value, "movement", &Moves::ALL, Moves::name));
-    let field = block.exactly_one(&["hash", "key", "length", "zset", "stream"], REMEDY)?;
+    let field = match block.is_in_zookeeper() {
+        true => block.exactly_one(&["path", "children"], NODES)?,
+        false => block.exactly_one(&["hash", "key", "length", "zset", "stream"], REMEDY)?,
+    };
     let key = read_key(&block, field, roles);
     for (part, of) in [("field", "hash"), ("member", "zset")] {
-        if field != of && block.value(part).is_some() {
+        if !block.is_in_zookeeper() && field != of && block.value(part).is_some() {
             return Err(block.report(
                 part,
                 format!("belongs to `{of}` and cannot be combined with `{field}`; remove it"),
@@ -253,7 +291,7 @@ fn read_progress(
                 block.required("member", "name the member whose score the work sets", bytes);
             key.and_then(|key| Ok(ProgressSource::Score { key, member: member? }))
         }
-        "key" => key.map(ProgressSource::Key),
+        "key" | "path" => key.map(ProgressSource::Key),
         "stream" => key.map(ProgressSource::Stream),
         _ => key.map(ProgressSource::Length),
     };
@@ -265,20 +303,20 @@ fn read_progress(
 fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<Box<ClaimsSpec>>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
     let fresh_for_ms = threshold::or(Limit::FreshFor, &block, ClaimsSpec::FRESH_FOR_MS);
-    let key = read_key(&block, "hash", roles);
+    let key = read_key(&block, block.called("hash", "children"), roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }.into()))
 }
 
-/// A block whose only field is a key: `hosts` and `paused_until`.
+/// A block whose only field is a key, or in ZooKeeper a path: `hosts` and `paused_until`.
 fn read_single_key(
     task: &Block<'_>,
     block_field: &str,
     spec: &BlockSpec,
-    key_field: &str,
+    (in_redis, in_zookeeper): (&str, &str),
     roles: &mut Roles,
 ) -> Result<Option<Key>, Reported> {
     let Some(block) = task.child(block_field, spec)? else { return Ok(None) };
-    read_key(&block, key_field, roles).map(Some)
+    read_key(&block, block.called(in_redis, in_zookeeper), roles).map(Some)
 }
 
 /// `metrics`: whether it says `full`.

@@ -7,6 +7,7 @@ use serde_yaml::Value;
 
 use super::block::Block;
 use super::mistake::{Reported, quoted};
+use super::schema::StoreKind;
 use super::values::duration_ms;
 use crate::text::durations::duration_text;
 
@@ -32,13 +33,14 @@ pub fn read(limit: Limit, text: &str) -> Result<u64, String> {
     duration_ms(limit.min_ms())(&Value::String(text.to_owned()))
 }
 
-/// Why a task's thresholds contradict each other or the sampling of its Redis store; each a
-/// sentence.
-pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
+/// Why a task's thresholds contradict each other or the sampling of its store; each a sentence.
+pub fn mistake(task: &TaskSpec, store: &StoreSpec) -> Option<String> {
+    let is_ensemble = &*store.kind == StoreKind::ZooKeeper.field();
     let sampling = Sampling {
-        redis: &redis.name,
-        interval_ms: redis.interval_ms,
-        timeout_ms: redis.timeout_ms,
+        kind: if is_ensemble { StoreKind::ZooKeeper } else { StoreKind::Redis },
+        name: &store.name,
+        interval_ms: store.interval_ms,
+        timeout_ms: store.timeout_ms,
     };
     let named = |limit: Limit, mistake: String| format!("`{}` {mistake}", limit.name());
     let renew_every = || {
@@ -131,11 +133,12 @@ pub(super) fn renew_every_mistake(renew_every_ms: u64, lease_ms: u64) -> Option<
     (renew_every_ms >= lease_ms).then(mistake)
 }
 
-/// How a task's Redis store is sampled. Limits that are judged from samples must be longer than
+/// How a task's store is sampled. Limits that are judged from samples must be longer than
 /// the sampling interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {
-    pub(super) redis: &'a str,
+    pub(super) kind: StoreKind,
+    pub(super) name: &'a str,
     pub(super) interval_ms: u64,
     pub(super) timeout_ms: u64,
 }
@@ -145,11 +148,12 @@ impl Sampling<'_> {
         let (interval, timeout) = (duration_text(self.interval_ms), duration_text(self.timeout_ms));
         let mistake = || {
             format!(
-                "`blind_after` ({}) must be longer than `interval` + `timeout` of redis {} \
+                "`blind_after` ({}) must be longer than `interval` + `timeout` of {} {} \
                  ({interval} + {timeout}), or \
                  one slow answer makes the task blind",
                 duration_text(blind_after_ms),
-                quoted(self.redis)
+                self.kind.field(),
+                quoted(self.name)
             )
         };
         (blind_after_ms <= self.interval_ms.saturating_add(self.timeout_ms)).then(mistake)
@@ -168,6 +172,7 @@ impl Sampling<'_> {
     }
 
     fn interval(self) -> String {
-        format!("`interval` of redis {} ({})", quoted(self.redis), duration_text(self.interval_ms))
+        let (kind, name) = (self.kind.field(), quoted(self.name));
+        format!("`interval` of {kind} {name} ({})", duration_text(self.interval_ms))
     }
 }

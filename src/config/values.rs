@@ -115,6 +115,33 @@ pub(super) fn key(value: &Value) -> Result<Key, String> {
     }
 }
 
+/// The path of a node in ZooKeeper, as its servers accept them.
+pub(super) fn node(value: &Value) -> Result<Key, String> {
+    const SHAPE: &str = "write the whole path, for example /locks/outbound";
+    let path = text(value)?;
+    let is_refused = |c: char| {
+        c.is_control()
+            || ('\u{e000}'..='\u{f8ff}').contains(&c)
+            || ('\u{fff0}'..='\u{ffff}').contains(&c)
+    };
+    let mut segments = path.split('/').skip(1);
+    let wrong = match path.as_str() {
+        "" => "is an empty path".to_owned(),
+        "/" => "is the root of all nodes".to_owned(),
+        path if !path.starts_with('/') => "does not begin with `/`".to_owned(),
+        path if path.ends_with('/') => "ends with `/`".to_owned(),
+        path if path.len() > KEY_BYTES_MAX => {
+            format!("is a path of {} bytes, and at most {KEY_BYTES_MAX} are accepted", path.len())
+        }
+        path if path.contains(is_refused) => "has characters that no node has".to_owned(),
+        _ if segments.any(|segment| ["", ".", ".."].contains(&segment)) => {
+            "has `//`, `.` or `..` in it".to_owned()
+        }
+        _ => return Ok(path.into_bytes()),
+    };
+    Err(format!("{wrong}; {SHAPE}"))
+}
+
 /// Bytes: text, `{hex: …}` or `{base64: …}`.
 pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
     const SHAPE: &str = "write text, {hex: …} or {base64: …}";
@@ -197,6 +224,35 @@ mod tests {
         ] {
             assert!(bytes(&yaml(text)).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn paths_are_those_that_zookeeper_accepts() {
+        for path in ["/a", "/locks/outbound 1", "/a/..b/c.", "/wärme/{x}", "/zookeeper/config"] {
+            assert_eq!(node(&Value::from(path)).as_deref(), Ok(path.as_bytes()), "{path}");
+        }
+        let long = format!("/{}", "x".repeat(1024));
+        for path in [
+            "",
+            "/",
+            "a",
+            "a/b",
+            "/a/",
+            "//a",
+            "/a//b",
+            "/.",
+            "/a/./b",
+            "/a/..",
+            "/a\u{0}",
+            "/a\nb",
+            "/\u{7f}",
+            "/\u{e000}",
+            "/\u{fff0}",
+            &long,
+        ] {
+            assert!(node(&Value::from(path)).is_err(), "{path:?}");
+        }
+        assert!(node(&yaml("7")).is_err() && node(&yaml("{hex: '2f61'}")).is_err());
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn read(
 ) -> Result<WebConfig, Reported> {
     let nothing = Value::Mapping(Mapping::new());
     let value = if document.is_null() { &nothing } else { document };
-    let top = Block::open(At { value, place: Place::default(), mistakes }, &TOP)?;
+    let top = Block::open(At { value, place: Place::default(), mistakes, store: None }, &TOP)?;
     let http = http::read(&top, &nothing);
     let http_2 = http.as_ref().is_ok_and(|(_, http_2)| *http_2);
     let tls = tls::read(&top, &nothing, dir, http_2);

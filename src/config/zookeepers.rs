@@ -1,23 +1,19 @@
 //! The block `zookeeper`: the named ensembles.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use lockwatch_judge::spec::{Authority, StoreSpec};
-use lockwatch_watch::redis::store::{HostPort, Servers};
-use lockwatch_watch::zookeeper::store::Store;
+use lockwatch_watch::redis::store::HostPort;
 use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::login::{Login, PasswordSource};
 use super::mistake::Reported;
 use super::redises::{INTERVAL, INTERVAL_MIN, TIMEOUT, TIMEOUT_MIN};
-use super::resolved::ms;
+use super::resolved::ZooKeeperConfig;
 use super::schema::ZOOKEEPER;
 use super::servers::Transports;
-use super::tls::{self, Tls, TlsConfig};
+use super::tls;
 use super::url;
 use super::values::{duration, kind, name_mistake, text};
 
@@ -25,53 +21,9 @@ use super::values::{duration, kind, name_mistake, text};
 const PORT: u16 = 2181;
 /// Maximum number of servers of an ensemble.
 const SERVERS_MAX: usize = 100;
-
-/// One named ensemble.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZooKeeperConfig {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its servers.
-    pub servers: Vec<HostPort>,
-    /// `user:password` of the scheme `digest`.
-    pub login: Login,
-    /// How the connections to all of them are protected; `None`: plain TCP.
-    pub tls: Option<TlsConfig>,
-    /// Pause between two readings of a task.
-    pub interval: Duration,
-    /// A reply older than this is discarded as evidence.
-    pub timeout: Duration,
-}
-
-impl ZooKeeperConfig {
-    /// What a watcher needs to know of it. It holds no secret.
-    pub fn store(&self) -> Store {
-        Store {
-            name: Arc::clone(&self.name),
-            servers: self.servers.clone(),
-            interval_ms: ms(self.interval),
-            timeout_ms: ms(self.timeout),
-        }
-    }
-
-    /// The part that `judge` needs.
-    pub(super) fn spec(&self) -> StoreSpec {
-        StoreSpec {
-            name: Arc::clone(&self.name),
-            kind: "zookeeper".into(),
-            authority: Authority::ENSEMBLE,
-            addresses: self.servers.iter().map(|at| at.to_string().into()).collect(),
-            db: 0,
-            interval_ms: ms(self.interval),
-            timeout_ms: ms(self.timeout),
-        }
-    }
-
-    /// How the connection to one of its servers is protected.
-    pub fn tls_of(&self, at: &HostPort) -> Option<Tls> {
-        self.tls.as_ref().map(|tls| tls.of(at, &Servers::One(at.clone())))
-    }
-}
+/// Maximum number of ensembles. More are not written by people.
+const ENSEMBLES_MAX: usize = 1000;
+const SHAPE: &str = "write `servers: [\"zk1:2181\", \"zk2:2181\", \"zk3:2181\"]`";
 
 /// The named ensembles, sorted by name, each as far as it could be read.
 pub(super) type ZooKeepers = BTreeMap<String, Result<ZooKeeperConfig, Reported>>;
@@ -83,11 +35,17 @@ pub(super) fn read(at: &At<'_>, dir: &Path) -> Result<ZooKeepers, Reported> {
         let message = format!("is {kind}; name each ensemble: `zk: {{servers: [\"host:2181\"]}}`");
         return Err(at.report(message));
     };
+    if map.is_empty() || map.len() > ENSEMBLES_MAX {
+        let message = format!("has {} ensembles; name 1 to {ENSEMBLES_MAX}", map.len());
+        return Err(at.report(message));
+    }
     let mut all = ZooKeepers::new();
+    let mut nameless = None;
     for (key, value) in map {
         let Value::String(name) = key else {
             let message = format!("has an ensemble whose name is {}; put it in quotes", kind(key));
-            return Err(at.report(message));
+            nameless = Some(at.report(message));
+            continue;
         };
         if let Some(mistake) = name_mistake(name) {
             let message = format!("the name of this ensemble {mistake}");
@@ -96,15 +54,17 @@ pub(super) fn read(at: &At<'_>, dir: &Path) -> Result<ZooKeepers, Reported> {
         let at = At { value, place: at.place.field(name), ..*at };
         all.insert(name.clone(), read_one(name, at, dir));
     }
-    Ok(all)
+    nameless.map_or(Ok(all), Err)
 }
 
 fn read_one(name: &str, at: At<'_>, dir: &Path) -> Result<ZooKeeperConfig, Reported> {
-    const REMEDY: &str = "write `servers: [\"zk1:2181\", \"zk2:2181\", \"zk3:2181\"]`";
     let block = Block::open(at, &ZOOKEEPER)?;
     let same = |a: &HostPort, b: &HostPort| a.is_same(b);
-    let servers = block.required_list("servers", SERVERS_MAX, REMEDY, server, same);
-    let secret = block.optional("auth_file", |value| Ok(dir.join(text(value)?)));
+    let servers = match block.value("servers") {
+        Some(Value::String(text)) => Err(block.report("servers", connection_string(text))),
+        _ => block.required_list("servers", SERVERS_MAX, SHAPE, server, same),
+    };
+    let secret = block.optional("auth_file", |value| auth_file(value, dir));
     let interval = block.or("interval", INTERVAL, duration(INTERVAL_MIN));
     let timeout = block.or("timeout", TIMEOUT, duration(TIMEOUT_MIN));
     let tls = tls::read(&block, Transports::default(), dir);
@@ -119,6 +79,41 @@ fn read_one(name: &str, at: At<'_>, dir: &Path) -> Result<ZooKeeperConfig, Repor
     })
 }
 
+/// What to write instead of the connection string that ZooKeeper's clients take.
+fn connection_string(text: &str) -> String {
+    let chroot = text.split_once('/').filter(|_| !text.contains("://")).map(|(_, chroot)| chroot);
+    let chroot = match chroot.filter(|chroot| !chroot.is_empty() && !text.contains('@')) {
+        Some(chroot) => format!(", and `/{chroot}` at the beginning of each path"),
+        None => String::new(),
+    };
+    format!("is text, and is a list here; {SHAPE}{chroot}")
+}
+
 fn server(value: &Value) -> Result<HostPort, String> {
-    url::server(&text(value)?, PORT).map(|(at, _)| at)
+    let text = text(value)?;
+    let text = text.strip_prefix("zookeeper://").unwrap_or(&text);
+    match text {
+        _ if text.contains(',') => Err(format!("has several servers in one text; {SHAPE}")),
+        _ if text.contains("://") => Err(format!("is no server of ZooKeeper; {SHAPE}")),
+        _ if text.contains('/') => Err(format!(
+            "has a path after the server; begin the path of each node with it, and {SHAPE}"
+        )),
+        _ if text.contains('@') => Err("has a user or password in it; write `user:password` into \
+                                        a file, and name that with `auth_file`"
+            .to_owned()),
+        _ => url::server(text, PORT).map(|(at, _)| at),
+    }
+}
+
+/// It may be the secret itself, so no message repeats it.
+fn auth_file(value: &Value, dir: &Path) -> Result<PathBuf, String> {
+    let path = text(value)?;
+    if path.is_empty() || path.contains(['\0', '\n']) {
+        return Err("is not a path; write the path of a file whose first line is `user:password`"
+            .to_owned());
+    }
+    if path.contains(':') && !path.contains('/') {
+        return Err("looks like the login itself; write it into a file, and name that".to_owned());
+    }
+    Ok(dir.join(path))
 }

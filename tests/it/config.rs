@@ -17,8 +17,8 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Agreement, Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, RunsSpec, Score,
-    StoreIndex, Stores, TurnSpec, ValuePath, WantedSource,
+    Agreement, Claimants, Codec, KeyPattern, LockSpec, ProgressSource, QueueSpec, RunsSpec, Score,
+    StoreIndex, Stores, TaskSpec, TurnSpec, ValuePath, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -226,9 +226,11 @@ fn the_complete_example_means_what_it_says() {
     else {
         panic!("eight tasks and more")
     };
-    let [exporter, backup, messages, scheduler, importer, settlement, hourly] = rest else {
+    let [exporter, backup, messages, scheduler, importer, settlement, hourly, nodes @ ..] = rest
+    else {
         panic!("seven more")
     };
+    its_tasks_in_zookeeper(&config, nodes);
     let stores = Stores { all: [0, 1, 5].map(StoreIndex).to_vec(), mode: Agreement::Quorum };
     assert_eq!(settlement.lock().unwrap().stores.as_deref(), Some(&stores));
     let backup = backup.lock().unwrap();
@@ -303,6 +305,74 @@ fn the_complete_example_means_what_it_says() {
     );
     assert_eq!(wanted(leader).source, WantedSource::Always);
     assert_eq!(wanted(retired).source, WantedSource::Never);
+}
+
+fn its_tasks_in_zookeeper(config: &Config, tasks: &[Arc<TaskSpec>]) {
+    let [ensemble] = config.zookeepers.as_slice() else { panic!("one ensemble") };
+    assert_eq!(ensemble.servers, ["zk1", "zk2", "zk3"].map(|host| at(host, 2181)));
+    let file = PasswordSource::File("/run/secrets/zookeeper".into());
+    assert_eq!(ensemble.login.password, Some(file));
+    assert_eq!(ensemble.tls_of(&ensemble.servers[1]).unwrap().name, "zk2");
+    let [ledger, mirror, archive, exchange, relay] = tasks else { panic!("five tasks") };
+    assert!(tasks.iter().all(|task| task.store == StoreIndex(6)));
+    assert_eq!(&*config.store_label(ledger), "zk");
+    let lock = LockSpec {
+        never_expires: true,
+        claimants: Claimants::Threads,
+        host: Some(ValuePath::Json("/host".into()).into()),
+        ..LockSpec::new(b"/locks/ledger", "curator")
+    };
+    assert_eq!(ledger.lock(), Some(&lock));
+    let source = |task: &TaskSpec| task.wanted.as_ref().unwrap().source.clone();
+    let progress = |task: &TaskSpec| task.progress.as_ref().unwrap().source.clone();
+    assert_eq!(source(ledger), WantedSource::Hash(b"/ledger/users".to_vec()));
+    assert_eq!(source(mirror), WantedSource::Set(b"/mirror/users".to_vec()));
+    assert_eq!(source(exchange), WantedSource::Counter(b"/exchange/users".to_vec()));
+    let paths = ["/archive/anna", "/archive/ben"].map(|path| path.as_bytes().to_vec()).to_vec();
+    assert_eq!(source(archive), WantedSource::Keys(paths));
+    assert_eq!(progress(ledger), ProgressSource::Key(b"/ledger/last".to_vec()));
+    assert_eq!(progress(mirror), ProgressSource::Length(b"/mirror/jobs".to_vec()));
+    assert_eq!(ledger.claims.as_ref().unwrap().key, b"/ledger/claims");
+    assert_eq!(mirror.hosts.as_deref(), Some(&b"/hosts"[..]));
+    assert_eq!(ledger.paused_until.as_deref(), Some(&b"/ledger/pause"[..]));
+    assert_eq!(exchange.turn(), Some(&TurnSpec::new(b"/turns", &["a", "b"])));
+    let in_value = TurnSpec { in_value: true, ..TurnSpec::new(b"/relay", &["a", "b"]) };
+    assert_eq!(relay.turn(), Some(&in_value));
+}
+
+/// As with Redis, the only store need not be named.
+#[test]
+fn the_only_ensemble_need_not_be_named() {
+    let config = good("zookeeper.yml");
+    assert!(config.redises.is_empty());
+    let label = |index: usize| config.store_label(&config.tasks[index]);
+    assert_eq!((&*label(0), &*label(1)), ("zk", "zk"));
+    assert_eq!(config.zookeepers[0].servers, [at("10.0.0.1", 2181), at("zk2", 2182)]);
+    assert_eq!(config.tasks[0].lock().unwrap().library.as_str(), "curator");
+    assert!(config.tasks[1].runs().is_some());
+    let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
+    assert!(report.starts_with("configuration ok: 1 ensemble, 2 tasks\n"), "{report}");
+    assert!(report.contains(" + session [8]") && report.contains("\n[8] "), "{report}");
+}
+
+#[test]
+fn the_login_of_an_ensemble_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("login");
+    let of = |auth_file: &str| {
+        let text = format!(
+            "zookeeper: {{zk: {{servers: [a], auth_file: {auth_file}}}}}\n\
+             tasks: [{{name: a, lock: {{path: /a}}}}]\n"
+        );
+        warnings(&Config::parse(&text, &folder.path().join("x.yml")).unwrap()).join("\n")
+    };
+    fs::write(&file, "lockwatch:hunter2\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(of("login"), "");
+    assert!(of("absent").starts_with("zookeeper.zk: cannot read "), "{}", of("absent"));
+    fs::write(&file, "hunter2\n").unwrap();
+    let expected = "zookeeper.zk: the first line of its `auth_file` is not `user:password`";
+    assert_eq!(of("login"), expected);
 }
 
 #[test]
@@ -478,15 +548,19 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30]);
+    let mut expected = vec![30; config.tasks.len()];
+    expected[..5].copy_from_slice(&[5, 5, 30, 60, 7]);
+    assert_eq!(waits(&timing), expected);
     let report = report(&config, &timing);
     assert!(
-        report.contains("  outbound        20s    22s         54s [4]     1m24s              1m\n"),
+        report
+            .contains("  outbound        20s    22s         54s [4]     1m24s                1m\n"),
         "{report}"
     );
     assert!(
-        report
-            .contains("  leader          20s    22s         56s         56s + lease [3]    1m2s\n"),
+        report.contains(
+            "  leader          20s    22s         56s         56s + lease [3]      1m2s\n"
+        ),
         "{report}"
     );
     assert!(
@@ -494,7 +568,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         "{report}"
     );
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 15]);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), vec![1; config.tasks.len()]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }

@@ -26,8 +26,11 @@ fn the_story_of_a_lock() {
 
 #[test]
 fn the_stories_of_other_kinds() {
-    let stories =
-        [("turns", "docs/turns.md"), ("queue", "docs/queues.md"), ("zookeeper", "docs/zookeeper.md")];
+    let stories = [
+        ("turns", "docs/turns.md"),
+        ("queue", "docs/queues.md"),
+        ("zookeeper", "docs/zookeeper.md"),
+    ];
     for (kind, last) in stories {
         let text = printed(&["--story", kind]);
         assert!(text.contains(last), "{text}");

@@ -139,7 +139,7 @@ fn find(
         ));
     }
     let redis = config.redises.get(usize::from(spec.store.0)).cloned();
-    let redis = redis.ok_or("the task has no store")?;
+    let redis = redis.ok_or("the task is in ZooKeeper; a guard takes locks in Redis only")?;
     Ok((config, spec, redis))
 }
 

@@ -112,7 +112,7 @@ pub(super) fn complaint(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Option<&'s
 }
 
 /// What a path names in a value. The configuration was checked, so each path can be followed.
-pub(super) fn find(path: &ValuePath, value: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn find(path: &ValuePath, value: &[u8]) -> Result<Vec<u8>, &'static str> {
     Finder::new(path).map_err(|_| "the path cannot be followed")?.find(value)
 }
 

@@ -19,7 +19,7 @@ use crate::redis::accept::Caps;
 use crate::redis::parts;
 use crate::redis::read::turn;
 use crate::redis::replies::Replies;
-use crate::redis::value::Finder;
+use crate::redis::value;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
@@ -44,10 +44,11 @@ pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
 /// The questions that are decoded as those to a Redis are.
 fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
     let mut questions = Vec::new();
-    if let KindSpec::Turn(turn) = &spec.kind
-        && !spec.has_only_switches_here()
-    {
-        turn::asks(turn, &mut questions);
+    match &spec.kind {
+        _ if spec.has_only_switches_here() => {}
+        KindSpec::Turn(turn) if turn.in_value => questions.push(tree::object_ask(&turn.hash)),
+        KindSpec::Turn(turn) => turn::asks(turn, &mut questions),
+        KindSpec::Lock(_) | KindSpec::Queue(_) => {}
     }
     for part in parts::ALL {
         part.asks(spec, CAPS, &mut questions);
@@ -71,7 +72,10 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
         KindSpec::Queue(_) => spec.kind.unknown(Unknown::Layout),
     };
     for part in parts::ALL {
-        part.decode(spec, CAPS, &mut replies, &mut parts);
+        // What it makes necessary to ask is about the same nodes.
+        if let Some(later) = part.decode(spec, CAPS, &mut replies, &mut parts) {
+            part.decode_later(&tree::reply(&later, answers), &mut parts);
+        }
     }
     TaskReading { guard, parts }
 }
@@ -197,11 +201,11 @@ fn holder(name: &str, client: Vec<u8>) -> Holder {
     Holder { client, thread: Some(number.as_bytes().to_vec()), entries: None, secret: false }
 }
 
-/// The host that a contender's data name. A loopback address names none: it is what a machine calls
+/// The host that a contender's data name, at the configured place if there is one. A loopback address names none: it is what a machine calls
 /// itself.
 fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
     if let Some(path) = path {
-        return Finder::new(path).ok()?.find(data).ok();
+        return value::find(path, data).ok();
     }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();

@@ -12,6 +12,9 @@ use lockwatch_judge::reading::Mode;
 /// All recipes.
 pub static ALL: [&dyn Recipe; 3] = [&curator::Curator, &kazoo::Kazoo, &plain::Plain];
 
+/// The recipe of a lock for which none is configured.
+pub const DEFAULT: &str = "curator";
+
 /// How the clients of a library queue for a lock.
 pub trait Recipe: Sync {
     /// Its name in the configuration.

@@ -3,12 +3,13 @@
 //! children with their data a hash, and their names a set.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::codec::{Answer, Ask};
-use crate::redis::ask::Ask as Question;
+use crate::command;
+use crate::redis::ask::{Ask as Question, Class};
 use crate::redis::reply::{Reply, ServerError};
 
 /// What was answered about nodes, by what was asked; `None`: it is too large to be read.
@@ -17,18 +18,28 @@ pub(super) type Answers = BTreeMap<Ask, Option<Answer>>;
 /// So many children of a node are read with their data.
 pub(super) const ENTRIES_MAX: usize = 1_000;
 
+/// Longer data are not searched for an object.
+const OBJECT_BYTES_MAX: usize = 16_384;
+
 /// What a question is about.
 enum View<'a> {
     /// Data.
     Text(&'a str),
     /// Children with their data.
     Pairs(&'a str),
+    /// The names and values of the JSON object that the data are.
+    Object(&'a str),
     /// Names of children.
     Names(&'a str),
     /// When something ends: nodes do so with their session, or never.
-    Expiry,
+    Expiry(&'a str),
     /// Nothing that a node has.
     Nothing,
+}
+
+/// Asks for the names and values of the JSON object that the data of a node are.
+pub(super) fn object_ask(path: &[u8]) -> Question {
+    Question::new(Class::Texts, command!("HGETALL", path))
 }
 
 fn view(question: &Question) -> View<'_> {
@@ -39,8 +50,9 @@ fn view(question: &Question) -> View<'_> {
     match words.first().map(Vec::as_slice) {
         Some(b"EXISTS" | b"STRLEN" | b"GETRANGE") => View::Text(key),
         Some(b"HSCAN") => View::Pairs(key),
+        Some(b"HGETALL") => View::Object(key),
         Some(b"SSCAN" | b"TYPE" | b"SCARD") => View::Names(key),
-        Some(b"PEXPIRETIME") => View::Expiry,
+        Some(b"PEXPIRETIME") => View::Expiry(key),
         _ => View::Nothing,
     }
 }
@@ -53,7 +65,7 @@ pub(super) fn asks(question: &Question, answers: &Answers, out: &mut Vec<Ask>) {
         }
     };
     match view(question) {
-        View::Text(path) => add(Ask::Data(path.into())),
+        View::Text(path) | View::Object(path) => add(Ask::Data(path.into())),
         View::Names(path) => add(Ask::Children(path.into())),
         View::Pairs(path) => {
             let children = Ask::Children(path.into());
@@ -64,7 +76,7 @@ pub(super) fn asks(question: &Question, answers: &Answers, out: &mut Vec<Ask>) {
                 add(children);
             }
         }
-        View::Expiry | View::Nothing => {}
+        View::Expiry(_) | View::Nothing => {}
     }
 }
 
@@ -73,13 +85,21 @@ pub(super) fn reply(question: &Question, answers: &Answers) -> Reply {
     match view(question) {
         View::Text(path) => text(question, found(answers, &Ask::Data(path.into()))),
         View::Names(path) => match found(answers, &Ask::Children(path.into())) {
-            Ok(Some(Answer::Children(names, _))) => names_reply(question, names),
-            Ok(_) => names_reply(question, &[]),
+            Ok(Some(Answer::Children(names, _))) => names_reply(question, Some(names)),
+            Ok(_) => names_reply(question, None),
             Err(error) => Reply::Error(error),
         },
         View::Pairs(path) => pairs(path, answers).unwrap_or_else(Reply::Error),
-        // There is none.
-        View::Expiry => Reply::Int(-1),
+        View::Object(path) => match found(answers, &Ask::Data(path.into())) {
+            Ok(Some(Answer::Data(data, _))) => object(data),
+            Ok(_) => scanned(Vec::new(), 0),
+            Err(error) => Reply::Error(error),
+        },
+        View::Expiry(path) => {
+            let asks = [Ask::Data(path.into()), Ask::Children(path.into())];
+            let is_gone = asks.iter().any(|ask| answers.get(ask) == Some(&Some(Answer::NoNode)));
+            Reply::Int(if is_gone { -2 } else { -1 })
+        }
         View::Nothing => Reply::Nil,
     }
 }
@@ -104,13 +124,34 @@ fn text(question: &Question, found: Result<Option<&Answer>, ServerError>) -> Rep
     }
 }
 
-fn names_reply(question: &Question, names: &[String]) -> Reply {
+fn names_reply(question: &Question, names: Option<&[String]>) -> Reply {
+    let kind: &[u8] = if names.is_some() { b"set" } else { b"none" };
+    let names = names.unwrap_or_default();
     match question.command.args.first().map(Vec::as_slice) {
-        Some(b"TYPE") if names.is_empty() => Reply::Bytes(b"none".to_vec()),
-        Some(b"TYPE") => Reply::Bytes(b"set".to_vec()),
+        Some(b"TYPE") => Reply::Bytes(kind.to_vec()),
         Some(b"SCARD") => Reply::Int(i64::try_from(names.len()).unwrap_or(i64::MAX)),
         _ => scanned(names.iter().map(|name| name.as_bytes().to_vec()).collect(), ENTRIES_MAX),
     }
+}
+
+/// Data that are no object of names and values are one pair that no decoder accepts.
+fn object(data: &[u8]) -> Reply {
+    if data.len() > OBJECT_BYTES_MAX {
+        return partly(scanned(Vec::new(), 0));
+    }
+    if data.trim_ascii().is_empty() {
+        return scanned(Vec::new(), 0);
+    }
+    let pairs = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(data);
+    let pair = |(name, value): (String, serde_json::Value)| match value {
+        serde_json::Value::String(text) => [name, text],
+        other => [name, other.to_string()],
+    };
+    let pairs: Vec<_> = match pairs {
+        Ok(pairs) => pairs.into_iter().flat_map(pair).map(String::into_bytes).collect(),
+        Err(_) => vec![Vec::new(), b"no JSON object".to_vec()],
+    };
+    scanned(pairs, usize::MAX)
 }
 
 /// A child that went away between the two readings is none.

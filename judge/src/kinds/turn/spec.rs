@@ -13,6 +13,9 @@ pub struct TurnSpec {
     /// The hash.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hash: Key,
+    /// Whether it is the JSON object that one value is, where a store has no hashes.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+    pub in_value: bool,
     /// The unit of its value, the instant from which that task may run.
     pub unit: Unit,
     /// The tasks, in the order of their turns.
@@ -40,6 +43,7 @@ impl TurnSpec {
     pub fn new(hash: &[u8], tasks: &[&str]) -> TurnSpec {
         TurnSpec {
             hash: hash.to_vec(),
+            in_value: false,
             unit: Unit::Milliseconds,
             tasks: tasks.iter().map(|task| Name(task.as_bytes().to_vec())).collect(),
             max_late_ms: TurnSpec::MAX_LATE_MS,
