@@ -149,15 +149,10 @@ impl Config {
         })
     }
 
-    /// The ensemble that a store is, if it is one.
-    pub fn ensemble(&self, store: StoreIndex) -> Option<&ZooKeeperConfig> {
-        self.zookeepers.get(usize::from(store.0).checked_sub(self.redises.len())?)
-    }
-
     /// The pause between two readings of what is in a store.
     pub fn interval(&self, store: StoreIndex) -> Option<Duration> {
         let redis = self.redises.get(usize::from(store.0)).map(|redis| redis.interval);
-        redis.or_else(|| self.ensemble(store).map(|ensemble| ensemble.interval))
+        redis.or_else(|| self.zookeeper(store).map(|ensemble| ensemble.interval))
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.
