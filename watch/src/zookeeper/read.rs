@@ -85,6 +85,11 @@ fn lock_here(spec: &TaskSpec) -> Option<&LockSpec> {
     spec.lock().filter(|_| !spec.has_only_switches_here())
 }
 
+/// The folder of the queue for its lock.
+pub(super) fn folder(spec: &TaskSpec) -> Option<&str> {
+    lock_here(spec).map(path)
+}
+
 fn path(lock: &LockSpec) -> &str {
     core::str::from_utf8(&lock.key).unwrap_or_default()
 }
