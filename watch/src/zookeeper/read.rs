@@ -46,8 +46,8 @@ fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
     let mut questions = Vec::new();
     match &spec.kind {
         _ if spec.has_only_switches_here() => {}
-        KindSpec::Turn(turn) if turn.in_value => questions.push(tree::object_ask(&turn.hash)),
-        KindSpec::Turn(turn) => turn::asks(turn, &mut questions),
+        KindSpec::Turn(spec) if spec.in_value => questions.push(tree::object_ask(&spec.hash)),
+        KindSpec::Turn(spec) => turn::asks(spec, &mut questions),
         KindSpec::Lock(_) | KindSpec::Queue(_) => {}
     }
     for part in parts::ALL {
@@ -169,7 +169,8 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
         let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
         if stands == Stands::Holds {
             let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
-            hosts.extend(host(lock.host.as_deref(), data).map(|host| (client.clone(), host)));
+            let named = host(lock.host.as_deref(), data);
+            hosts.extend(named.map(|host| host.map(|host| (client.clone(), host))));
             holders.push(holder(name, client));
         }
         let says = data.get(..Contender::SAYS_BYTES_MAX).unwrap_or(data);
@@ -181,7 +182,7 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
             says: (!says.is_empty()).then(|| says.to_vec()),
         });
     }
-    parts.hosts = (!hosts.is_empty()).then_some(Ok(hosts));
+    parts.hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
     let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
     let entries = (!entries.is_empty()).then(|| Arc::new(entries));
     let extras = Extras { waiters, fencing_token: None, queue: entries };
@@ -203,9 +204,9 @@ fn holder(name: &str, client: Vec<u8>) -> Holder {
 
 /// The host that a contender's data name, at the configured place if there is one. A loopback address names none: it is what a machine calls
 /// itself.
-fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
+fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Result<Vec<u8>, Unknown>> {
     if let Some(path) = path {
-        return value::find(path, data).ok();
+        return Some(value::find(path, data).map_err(|_| Unknown::ValuePath));
     }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
@@ -215,5 +216,5 @@ fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
         && !text.starts_with("127.")
         && text != "::1"
         && text != "localhost";
-    is_host.then(|| text.as_bytes().to_vec())
+    is_host.then(|| Ok(text.as_bytes().to_vec()))
 }
