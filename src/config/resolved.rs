@@ -141,11 +141,16 @@ impl Config {
         u16::try_from(self.redises.len()).unwrap_or(u16::MAX)
     }
 
+    /// The ensemble that is this store.
+    pub fn zookeeper(&self, store: StoreIndex) -> Option<&ZooKeeperConfig> {
+        self.zookeepers.get(usize::from(store.0.checked_sub(self.first_zookeeper())?))
+    }
+
     /// The name of the store of `task`, or the names of its stores, joined.
     pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
         task.store_label(|store| {
             let redis = self.redises.get(usize::from(store.0)).map(|redis| &redis.name);
-            redis.or_else(|| self.ensemble(store).map(|ensemble| &ensemble.name))
+            redis.or_else(|| self.zookeeper(store).map(|ensemble| &ensemble.name))
         })
     }
 

@@ -40,7 +40,7 @@ pub(super) async fn look(config: &Config, name: Option<&str>) -> Result<Look, St
     let (timeout, has_others) = match config.redises.get(usize::from(task.store.0)) {
         Some(redis) => (redis.timeout, redis.servers.kind() != RedisKind::Standalone),
         None => {
-            let zookeeper = config.ensemble(task.store);
+            let zookeeper = config.zookeeper(task.store);
             (zookeeper.ok_or_else(|| no_such_task(name, names()))?.timeout, false)
         }
     };
