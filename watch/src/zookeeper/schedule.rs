@@ -1,5 +1,5 @@
-//! When each task is read: each at its own instant of the interval, and at once if something of it
-//! changed.
+//! When each task is read: with some others at an instant of the interval, and at once if something
+//! of it changed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -11,6 +11,8 @@ use lockwatch_judge::time::Mono;
 const HINT_PAUSE_MS: u64 = 20;
 /// A task that could not be read may be soon, after this time in milliseconds.
 const SOON_MS: u64 = 100;
+/// So many instants of an interval have tasks of their own.
+const INSTANTS: usize = 16;
 /// So much of a task is read on average, in bytes per millisecond: a folder with many children is
 /// read less often.
 const BYTES_PER_MS: usize = 1_000;
@@ -146,9 +148,12 @@ impl Schedule {
     }
 }
 
+/// The load is spread, but what is read at one instant is asked in one write.
 fn offset_ms(position: usize, count: usize, interval_ms: u64) -> u64 {
-    let [position, count] = [position, count.max(1)].map(|it| u64::try_from(it).unwrap_or(1));
-    position.saturating_mul(interval_ms) / count
+    let instants = count.clamp(1, INSTANTS);
+    let [position, count, instants] =
+        [position, count.max(1), instants].map(|it| u64::try_from(it).unwrap_or(1));
+    position * instants / count * interval_ms / instants
 }
 
 #[cfg(test)]

@@ -118,6 +118,19 @@ struct Out {
     reported: Option<Topology>,
 }
 
+impl Out {
+    /// Sends frames together with those that are about to be sent over the same connection: each
+    /// write wakes both sides.
+    fn send(&mut self, link: LinkId, frames: Vec<u8>) {
+        match self.actions.back_mut() {
+            Some(Action::Send { link: same, frames: before }) if *same == link => {
+                before.extend(frames);
+            }
+            _ => self.actions.push_back(Action::Send { link, frames }),
+        }
+    }
+}
+
 impl Watcher {
     /// A watcher that begins at `now`. `seed` decides which server it tries first, so that not all
     /// agents are on one.
@@ -235,7 +248,7 @@ impl Watcher {
                 self.lost(is_proof, Failure::new(Unknown::Timeout, words), now);
             } else if let Some(frames) = session.ping(now.mono) {
                 let link = session.link;
-                self.out.actions.push_back(Action::Send { link, frames });
+                self.out.send(link, frames);
             }
         }
     }
@@ -300,7 +313,7 @@ impl Watcher {
         }
         reading.open = asks.len();
         let frames = session.ask(&asks, tag, now);
-        self.out.actions.push_back(Action::Send { link: session.link, frames });
+        self.out.send(session.link, frames);
     }
 
     /// A question was answered.
