@@ -8,7 +8,7 @@ use crate::support::zookeeper::{Clients, Setup};
 
 const TASKS: &str = "
   - {name: lock, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: always, grace: 1s, settle: 500ms}
-  - {name: unwanted, zookeeper: zk, lock: {path: /lock, library: kazoo}}
+  - {name: unwanted, zookeeper: zk, lock: {path: /unwanted, library: kazoo}}
   - {name: shared, zookeeper: zk, lock: {path: /shared, library: kazoo}, grace: 1s}
   - {name: elected, zookeeper: zk, lock: {path: /elected, library: kazoo}}
 ";

@@ -14,7 +14,7 @@ const TASKS: &str = "
   - {name: hidden, zookeeper: zk, lock: {path: /hidden, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
   - {name: open, zookeeper: zk, lock: {path: /open, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
 ";
-const LOGIN: &str = "agent:right";
+const LOGIN: &str = "agent:c4nary";
 
 /// The folder of `secret` may be read with a login only, so may the nodes in that of `hidden`, and
 /// everybody may read `open`.
@@ -74,7 +74,7 @@ fn no_permission(test: &str, setup: Setup) {
     });
     let scene = Scene { agent, ensemble };
     scene.until_held("hidden", &[&owner], 0);
-    assert!(!scene.agent.log().contains("right"), "{}", scene.agent.log());
+    assert!(!scene.agent.log().contains("c4nary"), "{}", scene.agent.log());
 }
 
 #[test]
