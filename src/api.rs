@@ -23,7 +23,7 @@ pub use explanation::{
     Condition, Evidence, ExchangeShown, Explanation, PageDue, RuleGave, Setting, TimeToPage,
     TraceShown,
 };
-pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, StoreShows, Witness};
+pub use lock::{Contender, EndedRun, Hold, Holder, Lock, PresentRun, Runs, StoreShows, Witness};
 pub use pattern::Pattern;
 pub use periodic::{Periodic, Run};
 pub use queue::{Execution, Member, Orphan, Queue, QueueTotals};

@@ -5,6 +5,7 @@
 //! A connection belongs to one watcher and is never repaired: after any doubt it is closed and
 //! dialled again, so that no late reply can answer another request.
 
+mod assign;
 mod connect;
 mod connection;
 mod convert;
@@ -20,12 +21,12 @@ mod stream;
 mod tls;
 mod zookeeper;
 
+pub use assign::{Assignment, StoreAssignment, Watching};
 pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};
-pub use drive::{Assignment, run};
+pub use drive::run;
 pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;
 pub(crate) use login::beside_commands;
 pub use scan::{Pace, scan_page};
 pub use tls::unusable as unusable_tls;
-pub use zookeeper::{ZooKeeperAssignment, run_zookeeper};

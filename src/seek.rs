@@ -5,9 +5,10 @@
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::names_no_master;
 use lockwatch_watch::redis::reply::ServerError;
 use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
-use lockwatch_watch::redis::{names_no_master, remedy};
+use lockwatch_watch::remedy;
 use tokio::task::JoinSet;
 
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers};

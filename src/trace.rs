@@ -1,5 +1,5 @@
-//! Traces of the commands that the watcher sends about a few tasks, and of Redis' replies, to
-//! explain a verdict.
+//! Traces of the commands that a watcher sends about a few tasks, and of the replies, to explain a
+//! verdict.
 //!
 //! Nothing is kept of a task unless a client waits for its trace. The client arms the task on the
 //! [`Traces`]; the watcher, when it reads that task anyway, gives out the commands and their replies. No
@@ -7,6 +7,7 @@
 //! load. Traces are redacted before they get here: see `trace/redact`.
 
 mod names;
+mod nodes;
 mod reading;
 mod redact;
 
@@ -23,6 +24,7 @@ use lockwatch_watch::redis::driver as raw;
 pub use lockwatch_watch::redis::driver::ReadReason;
 use tokio::sync::watch;
 
+pub(crate) use nodes::of_nodes;
 pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
 pub use redact::{Said, said};
@@ -54,14 +56,21 @@ pub struct Exchange {
 /// The standing of an accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acceptance {
+    /// What the server says of itself; `None`: servers of this kind say nothing.
+    pub attested: Option<Attested>,
+    /// The decoded reading in words; `None`: another round follows.
+    pub reading: Option<Vec<Fact>>,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attested {
     /// The role that the server reported after its answers.
     pub role: Role,
     /// Whether the server reported the role itself.
     pub role_verified: bool,
     /// The server's clock before the first answer.
     pub clock: ServerTime,
-    /// The decoded reading in words; `None`: another round follows.
-    pub reading: Option<Vec<Fact>>,
 }
 
 impl Exchange {
@@ -77,9 +86,11 @@ pub(crate) fn exchange(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
     let pairs = pairs.iter();
     let said = pairs.map(|(ask, reply)| said(spec, ask, reply.as_ref())).collect();
     let outcome = outcome.map(|worth| Acceptance {
-        role: worth.role,
-        role_verified: worth.role_verified,
-        clock: worth.clock,
+        attested: Some(Attested {
+            role: worth.role,
+            role_verified: worth.role_verified,
+            clock: worth.clock,
+        }),
         reading: worth.reading.map(|reading| decoded(spec, &reading, asked)),
     });
     Exchange { node, asked, round, sent, took_ms, said, outcome }

@@ -102,7 +102,7 @@ pub fn on_page(config: &Config) -> BTreeSet<Arc<str>> {
 
 fn task<'a>(config: &'a Config, name: &str) -> Result<(&'a TaskSpec, &'a RedisConfig), Trouble> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
-    if task.is_some_and(|task| config.ensemble(task.store).is_some()) {
+    if task.is_some_and(|task| config.zookeeper(task.store).is_some()) {
         let message =
             format!("the switches of task {name:?} are in ZooKeeper, where they are only read");
         return Err(Trouble::Usage(message));
@@ -343,7 +343,7 @@ fn remedy(why: Unknown) -> &'static str {
     match why {
         // This speaks of the agent's log.
         Unknown::ServerError => "Nothing was changed.",
-        why => lockwatch_watch::redis::remedy(why),
+        why => lockwatch_watch::remedy(why),
     }
 }
 

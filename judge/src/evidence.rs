@@ -85,7 +85,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// Whether server times of both come from one clock without a step between.
     pub(crate) fn same_clock(&self, other: &Origin) -> bool {
-        self.node == other.node && self.clock_steps == other.clock_steps
+        self.authority.ensemble || self.node == other.node && self.clock_steps == other.clock_steps
     }
 
     /// Whether the servers are known to share a replication history.

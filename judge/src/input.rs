@@ -153,6 +153,8 @@ named! {
         Master = "master",
         /// It follows another server.
         Replica = "replica",
+        /// It belongs to an ensemble, whose servers are copies of each other.
+        Member = "member",
     }
 }
 

@@ -70,8 +70,11 @@ named! {
         Cluster = "cluster",
         /// The server that should be part of a cluster is none.
         NoCluster = "no_cluster",
-        /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
+        /// No majority of the configured Sentinels agrees on a master, or its answers are too old; or
+        /// no server of an ensemble has a majority of it behind it.
         Quorum = "quorum",
+        /// The server of an ensemble lacks changes that another one showed before.
+        Behind = "behind",
         /// None of the configured servers reports that it is master.
         NoMaster = "no_master",
         /// Two servers report that they are master, and contradict each other about this lock.
@@ -151,7 +154,7 @@ impl TaskReading {
     /// Waiters and fencing token of the lock.
     pub fn extras(&self) -> Extras {
         match &self.guard {
-            GuardReading::Lock { extras, .. } => *extras,
+            GuardReading::Lock { extras, .. } => extras.clone(),
             GuardReading::Turn(_) | GuardReading::Queue(_) => Extras::default(),
         }
     }
@@ -187,6 +190,7 @@ impl GuardReading {
     pub fn shows_key(&self) -> bool {
         match self {
             GuardReading::Lock { lock: LockReading::Held(_), .. } => true,
+            GuardReading::Lock { extras: Extras { queue: Some(_), .. }, .. } => true,
             GuardReading::Turn(TurnReading::Read(turns)) => !turns.is_empty(),
             GuardReading::Queue(QueueReading::Read(queue)) => queue.members > 0,
             _ => matches!(
@@ -517,13 +521,54 @@ impl Deadline {
 
 /// Details of a lock beyond holder and deadline. `None`: not requested, refused, or not a property
 /// of this lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Extras {
     /// Waiters: queued threads of a fair lock, otherwise instances that listen for the release.
     pub waiters: Option<u64>,
     /// The fencing token last given out.
     pub fencing_token: Option<i64>,
+    /// Those at the head of its queue, in their order.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub queue: Option<Arc<Vec<Contender>>>,
+}
+
+/// An entry in the queue of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Contender {
+    /// Its name in the queue.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub name: Vec<u8>,
+    /// What it does there.
+    pub stands: Stands,
+    /// The session with which it ends, as the holder's client; `None`: with none.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub session: Option<Vec<u8>>,
+    /// When it came, by the store's clock.
+    pub since: Option<ServerTime>,
+    /// What it says of itself, cut to [`Contender::SAYS_BYTES_MAX`].
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub says: Option<Vec<u8>>,
+}
+
+impl Contender {
+    /// More of what it says is not kept.
+    pub const SAYS_BYTES_MAX: usize = 128;
+}
+
+named! {
+    /// What an entry does in the queue of a lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Stands {
+        /// It has the lock.
+        Holds = "holds",
+        /// It waits for the lock.
+        Waits = "waits",
+        /// It is none of the library's, and everybody behind it waits in vain.
+        Blocks = "blocks",
+    }
 }
 
 /// All switches of a task at one instant.

@@ -112,21 +112,24 @@ pub struct Authority {
     /// Each of several servers decides about locks of its own. A lock that another one decides
     /// about has moved there, and lost nothing.
     pub divided: bool,
+    /// The servers are copies of each other, and which one answers makes no difference. None has a
+    /// clock of its own: all times are the agent's.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub ensemble: bool,
 }
 
 impl Authority {
     /// The only server decides.
-    pub const ALONE: Authority = Authority { alone: true, announced: false, divided: false };
+    pub const ALONE: Authority =
+        Authority { alone: true, announced: false, divided: false, ensemble: false };
     /// Of the configured servers, the one decides that says so.
-    pub const SELF_DECLARED: Authority =
-        Authority { alone: false, announced: false, divided: false };
+    pub const SELF_DECLARED: Authority = Authority { alone: false, ..Authority::ALONE };
     /// Somebody else says which server decides.
-    pub const ANNOUNCED: Authority = Authority { alone: false, announced: true, divided: false };
-    /// All servers have the same data, and whichever is read decides for all. Their times are the
-    /// agent's.
-    pub const ENSEMBLE: Authority = Authority { alone: true, announced: false, divided: false };
+    pub const ANNOUNCED: Authority = Authority { announced: true, ..Authority::SELF_DECLARED };
     /// Somebody else says which server decides about which lock.
-    pub const DIVIDED: Authority = Authority { alone: false, announced: true, divided: true };
+    pub const DIVIDED: Authority = Authority { divided: true, ..Authority::ANNOUNCED };
+    /// Whichever server of an ensemble is read decides.
+    pub const ENSEMBLE: Authority = Authority { ensemble: true, ..Authority::ALONE };
 
     /// Whether only the servers themselves report which of several decides.
     pub(crate) fn self_declared(self) -> bool {
@@ -208,6 +211,10 @@ pub struct TaskSpec {
     /// How to learn whether users want the task. `None`: no switches are configured, so it is never
     /// judged down or unwanted.
     pub wanted: Option<WantedSpec>,
+    /// The store that has the switches; `None`: the same. What a watcher of that store is given has
+    /// it as its own store: there only the switches are read.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub switches_store: Option<StoreIndex>,
     /// Evidence that the work is not stuck.
     pub progress: Option<Box<ProgressSpec>>,
     /// The workers' own statements.
@@ -261,6 +268,7 @@ impl TaskSpec {
             store,
             kind,
             wanted: None,
+            switches_store: None,
             progress: None,
             claims: None,
             hosts: None,
@@ -305,13 +313,29 @@ impl TaskSpec {
 
     /// Whether one of its keys is on `store`.
     pub fn is_on(&self, store: StoreIndex) -> bool {
-        self.stores().contains(&store)
+        self.stores().contains(&store) || self.switches_store == Some(store)
     }
 
-    /// What is to be read of it on `store`: on any but its own, only the lock.
+    /// Whether the switches are read from the task's store.
+    pub fn has_switches_here(&self) -> bool {
+        self.switches_store.is_none_or(|store| store == self.store)
+    }
+
+    /// Whether nothing but the switches is read from the task's store.
+    pub fn has_only_switches_here(&self) -> bool {
+        self.switches_store == Some(self.store)
+    }
+
+    /// What is to be read of it on `store`: on any but its own, only the lock, or the switches.
     pub fn part_on(self: &Arc<Self>, store: StoreIndex) -> Option<Arc<TaskSpec>> {
         if store == self.store {
             return Some(Arc::clone(self));
+        }
+        if self.switches_store == Some(store) {
+            let wanted = self.wanted.clone();
+            let switches_store = self.switches_store;
+            let only_switches = TaskSpec::of(&self.name, store, self.kind.clone());
+            return Some(Arc::new(TaskSpec { wanted, switches_store, ..only_switches }));
         }
         let only_lock = || TaskSpec::of(&self.name, store, self.kind.clone());
         self.is_on(store).then(|| Arc::new(only_lock()))

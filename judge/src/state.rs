@@ -261,6 +261,18 @@ impl State {
         let Some(store) = self.stores.get_mut(usize::from(sample.store.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
+            // What stands elsewhere are only its switches.
+            if entry.task.spec().switches_store == Some(sample.store) {
+                if !decides || reading.parts.switches.is_none() {
+                    continue;
+                }
+                let batch = batch(sample, attestation, &origin, &store.spec);
+                let mut log = Log::new(sample.sent, Some(attestation.last));
+                entry.task.observe_parts(&reading.parts, batch, &mut log);
+                mark(&mut self.changed, entry, log.is_empty());
+                events.extend(log.events(entry.task.spec(), Some(&origin.node)));
+                continue;
+            }
             if decides && entry.task.answered_elsewhere(sample) {
                 continue;
             }

@@ -217,7 +217,7 @@ impl Store {
 
     /// Reports when a second server begins or ceases to call itself master.
     fn follow_rivals(&mut self, events: &mut Vec<StoreEvent>) {
-        if self.spec.authority.divided {
+        if self.spec.authority.divided || self.spec.authority.ensemble {
             return;
         }
         let rival = self.nodes.iter().find(|node| {
@@ -375,6 +375,9 @@ impl Store {
             if self.spec.authority.divided {
                 self.retire(masters, topology.uncovered > 0);
             }
+            // Nobody has a connection to the others.
+            let others = self.nodes.iter_mut().filter(|node| !masters.contains(&node.address));
+            others.filter(|_| self.spec.authority.ensemble).for_each(Node::forget);
         }
         self.topology = Some(topology.clone());
         self.follow_rivals(events);
@@ -461,6 +464,9 @@ impl Store {
     /// Follows whether a replica lacks the newest holds, of which there are `held`, as `nodes` show
     /// it.
     pub(crate) fn follow_replicas(&mut self, nodes: &[NodeView], held: u64, at: Mono) {
+        if self.spec.authority.ensemble {
+            return;
+        }
         let deciding = nodes.iter().filter(|node| node.decides).count().max(1);
         // Of many locks some are always being renewed. A replica has those of one server that
         // decides: in a cluster, of a shard.
@@ -480,14 +486,19 @@ impl Store {
     /// The view for outputs, as of `at`.
     pub(crate) fn view(&self, at: Mono) -> StoreView {
         let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
-        let is_read = self.nodes.iter().any(|node| node.role().is_some());
+        let mut nodes: Vec<NodeView> = self.nodes.iter().map(Node::view).collect();
+        let is_ensemble = self.spec.authority.ensemble;
+        for node in nodes.iter_mut().filter(|_| is_ensemble) {
+            (node.clock_offset_ms, node.role_verified) = (None, None);
+        }
+        let has_masters = self.nodes.iter().any(|node| node.role().is_some()) && !is_ensemble;
         StoreView {
             spec: self.spec.clone(),
             readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
             unknown: failing().find_map(|deciding| deciding.newest.err()),
             blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
-            masters: is_read.then(|| self.masters()),
-            nodes: self.nodes.iter().map(Node::view).collect(),
+            masters: has_masters.then(|| self.masters()),
+            nodes,
             announcers: self
                 .topology
                 .as_ref()

@@ -19,7 +19,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::lock::LockTask;
 use crate::kinds::queue::QueueTask;
 use crate::kinds::turn::TurnTask;
-use crate::reading::{LockReading, Parts, TaskReading, Unknown};
+use crate::reading::{LockReading, Parts, SwitchesReading, TaskReading, Unknown};
 use crate::shared::{Judged, Shared};
 use crate::snapshot::TaskView;
 use crate::spec::{KindSpec, StoreIndex, TaskSpec};
@@ -90,7 +90,7 @@ impl Task {
     /// Whether a server that decides now, other than the sample's, has answered a later request. A
     /// result from the earlier server is then outdated.
     pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
-        if self.spec().is_on_several() {
+        if self.spec().is_on_several() || self.spec().switches_store == Some(sample.store) {
             return false;
         }
         let origin = self.shared.origin.as_ref();
@@ -102,6 +102,10 @@ impl Task {
 
     /// The attempt gave no information about this task.
     pub(crate) fn failed(&mut self, store: StoreIndex, why: Unknown, at: Mono, log: &mut Log) {
+        if self.spec().switches_store == Some(store) {
+            let parts = Parts { switches: Some(SwitchesReading::Unknown(why)), ..Parts::default() };
+            return self.parts_failed(&parts, false, at, log);
+        }
         self.shared.newest_attempt = at;
         match &mut self.kind {
             OfKind::Lock(lock) if self.shared.spec.is_on_several() => {

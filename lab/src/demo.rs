@@ -7,6 +7,7 @@ mod queue;
 mod scene;
 mod story;
 mod turns;
+mod zookeeper;
 
 use std::path::PathBuf;
 
@@ -20,7 +21,8 @@ use scene::Scene;
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
     /// The story, of about 90 seconds: of a lock (start, renewals, crash, dead thread, switch-off,
-    /// on again), of tasks that take turns, or of a queue of delayed tasks
+    /// on again), of tasks that take turns, of a queue of delayed tasks, or of a lock in ZooKeeper,
+    /// where that is installed
     #[arg(long, value_name = "KIND", num_args = 0..=1, default_value = "lock", default_missing_value = "lock")]
     story: StoryKind,
     /// The redis-server program to start [default: the one on PATH]
@@ -44,6 +46,9 @@ enum StoryKind {
     Turns,
     /// A queue of delayed tasks.
     Queue,
+    /// A task that a lock in ZooKeeper guards.
+    #[value(name = "zookeeper")]
+    ZooKeeper,
 }
 
 /// Plays the story until it is over, or until `stop` is, and stops everything that it started.
@@ -68,6 +73,20 @@ pub async fn run<T>(args: DemoArgs, stop: impl Future<Output = T>) -> anyhow::Re
                 outcome = story::play(&mut stage, args.pace) => outcome,
             };
             stage.tear_down().await;
+            return outcome;
+        }
+        StoryKind::ZooKeeper => {
+            let set_up = tokio::select! {
+                _ = &mut stop => return Ok(()),
+                set_up = zookeeper::Scene::set_up(&program, &reach) => set_up,
+            };
+            let scene = set_up?;
+            let narrator = Narrator::new(scene.agent.asked().clone(), zookeeper::TASK, args.pace);
+            let outcome = tokio::select! {
+                _ = &mut stop => Ok(()),
+                outcome = zookeeper::play(&scene, &narrator) => outcome,
+            };
+            scene.tear_down().await;
             return outcome;
         }
         StoryKind::Turns => (turns::TASK, turns::CONFIGURATION),

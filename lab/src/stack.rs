@@ -1,5 +1,5 @@
 //! Real servers and clients, each started on a private port of 127.0.0.1 in a folder of its own,
-//! waited for until ready, and killed when dropped: Redis, workers, agents, Prometheus,
+//! waited for until ready, and killed when dropped: Redis, ZooKeeper, workers, agents, Prometheus,
 //! Alertmanager, a receiver of its notifications, a browser, another web site, and faulty networks
 //! between them.
 //!
@@ -28,6 +28,7 @@ mod sentinels;
 mod site;
 mod web_file;
 mod worker;
+mod zookeeper;
 
 pub(crate) use access::connect;
 pub use agent::Agent;
@@ -51,3 +52,4 @@ pub(crate) use sentinels::{Set, majority};
 pub use site::Site;
 pub use web_file::WebFile;
 pub use worker::{Lost, Worker, WorkerArgs, WorkerSetup, run as run_worker};
+pub use zookeeper::{ZooKeeper, ZooKeeperClient};

@@ -26,6 +26,9 @@ pub struct Lock {
     pub hold: Option<Hold>,
     /// Who waits for it, where that is known.
     pub waiters: Option<u64>,
+    /// Those at the head of its queue, in their order, where the store shows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Vec<Contender>>,
     /// The token last given out, where that is known.
     pub fencing_token: Option<i64>,
     /// Full lifetime of a hold, where configured or learned.
@@ -36,6 +39,24 @@ pub struct Lock {
     /// on several; its instants then are on the agent's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stores: Option<Vec<StoreShows>>,
+}
+
+/// An entry in the queue of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Contender {
+    /// Its name in the queue; escaped.
+    pub name: Text,
+    /// What it does there.
+    #[cfg_attr(test, schemars(with = "words::Stands"))]
+    pub stands: Text,
+    /// The session with which it ends, as in the holder; `null`: with none. Escaped.
+    pub session: Option<Text>,
+    /// When it came, by the store's clock. A holder has waited before it got the lock.
+    pub since: At,
+    /// What it says of itself; escaped.
+    pub says: Option<Text>,
 }
 
 /// What one of several stores shows of a lock.

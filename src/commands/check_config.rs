@@ -523,7 +523,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
         (None, None) => lease_ms(task).map(|lease_ms| (lease_ms, format!(" {ASSUMED_LEASE}"))),
     };
     let crash = match lease {
-        _ if config.ensemble(task.store).is_some() => {
+        _ if config.zookeeper(task.store).is_some() => {
             format!("{} + session {SESSION}", rounded(page_ms))
         }
         Some((lease_ms, mark)) => rounded(page_ms.saturating_add(lease_ms)) + &mark,

@@ -214,7 +214,7 @@ fn to_error(failure: Failure, redis: &RedisConfig, connection: &Connection) -> a
 fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> anyhow::Error {
     match server::is_refusal(failure.why) {
         true => anyhow!("{failure}\n{}", server::rule(redis, version)),
-        false => anyhow!("{failure}\n{}", lockwatch_watch::redis::remedy(failure.why)),
+        false => anyhow!("{failure}\n{}", lockwatch_watch::remedy(failure.why)),
     }
 }
 
@@ -323,7 +323,7 @@ fn remarks(
              later). {}",
             count(walked.refused, "key"),
             why.name(),
-            lockwatch_watch::redis::remedy(why)
+            lockwatch_watch::remedy(why)
         ));
     }
     if walked.forbidden > 0 {

@@ -1,23 +1,21 @@
 //! Watches without an agent, for as long as a command needs: the same watchers and the same state.
 
-use std::sync::Arc;
-
 use lockwatch_judge::spec::StoreIndex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::config::{Config, RedisConfig};
+use crate::config::Config;
 use crate::engine::{Engine, INPUTS};
-use crate::io::{self, Assignment};
+use crate::io::{self, StoreAssignment};
 use crate::published::Snapshots;
 use crate::trace::Traces;
 
 /// Ends when it is dropped.
 pub(super) struct Momentary {
     pub(super) snapshots: Snapshots,
-    _assignments: Vec<watch::Sender<Arc<Assignment>>>,
-    _running: Vec<AbortOnDropHandle<()>>,
+    _engine: AbortOnDropHandle<()>,
+    _watchers: Vec<io::Watching>,
 }
 
 /// Begins to watch the stores of `config` for which `is_watched` holds. A moment needs no
@@ -30,22 +28,13 @@ pub(super) fn begin(
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
-    let mut running = vec![AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())))];
-    let mut senders = Vec::new();
-    for (redis, index) in config.redises.iter().zip(0..).map(|(it, at)| (it, StoreIndex(at))) {
-        if !is_watched(index) {
-            continue;
+    let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
+    let stores = StoreAssignment::all(config, 0).into_iter();
+    let watchers = stores.filter(|store| is_watched(store.index())).map(|mut store| {
+        if let StoreAssignment::Redis(redis) = &mut store {
+            redis.config.wake_ups = false;
         }
-        let assignment = Assignment {
-            epoch: 0,
-            index,
-            config: RedisConfig { wake_ups: false, ..redis.clone() },
-            tasks: config.tasks_on(index),
-        };
-        let (sender, assignments) = watch::channel(Arc::new(assignment));
-        let watcher = io::run(assignments, inputs.clone(), clock, traces.clone());
-        running.push(AbortOnDropHandle::new(tokio::spawn(watcher)));
-        senders.push(sender);
-    }
-    Momentary { snapshots, _assignments: senders, _running: running }
+        io::Watching::begin(store, (&inputs, clock, traces))
+    });
+    Momentary { snapshots, _engine: engine, _watchers: watchers.collect() }
 }

@@ -136,23 +136,28 @@ impl Config {
         numbered.filter_map(|(index, task)| Some((index, task.part_on(store)?))).collect()
     }
 
+    /// The `StoreIndex` of the first ensemble.
+    pub fn first_zookeeper(&self) -> u16 {
+        u16::try_from(self.redises.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The ensemble that is this store.
+    pub fn zookeeper(&self, store: StoreIndex) -> Option<&ZooKeeperConfig> {
+        self.zookeepers.get(usize::from(store.0.checked_sub(self.first_zookeeper())?))
+    }
+
     /// The name of the store of `task`, or the names of its stores, joined.
     pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
         task.store_label(|store| {
             let redis = self.redises.get(usize::from(store.0)).map(|redis| &redis.name);
-            redis.or_else(|| self.ensemble(store).map(|ensemble| &ensemble.name))
+            redis.or_else(|| self.zookeeper(store).map(|zookeeper| &zookeeper.name))
         })
-    }
-
-    /// The ensemble that a store is, if it is one.
-    pub fn ensemble(&self, store: StoreIndex) -> Option<&ZooKeeperConfig> {
-        self.zookeepers.get(usize::from(store.0).checked_sub(self.redises.len())?)
     }
 
     /// The pause between two readings of what is in a store.
     pub fn interval(&self, store: StoreIndex) -> Option<Duration> {
         let redis = self.redises.get(usize::from(store.0)).map(|redis| redis.interval);
-        redis.or_else(|| self.ensemble(store).map(|ensemble| ensemble.interval))
+        redis.or_else(|| self.zookeeper(store).map(|zookeeper| zookeeper.interval))
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.

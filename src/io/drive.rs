@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use lockwatch_judge::input::Input as Evidence;
-use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::driver::{
     self, Action, Dial, Event, Exchange, Failure, Input, LinkId, Manner, Now,
@@ -20,24 +20,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::assign::Assignment;
 use super::connection::Wire;
 use super::{connect, listen, log, renewal};
 use crate::clock::Clock;
-use crate::config::{Login, RedisConfig, Tls, TlsConfig};
+use crate::config::{Login, Tls, TlsConfig};
 use crate::trace::{self, Traces};
-
-/// What one watcher watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    /// The epoch of the configuration that this belongs to.
-    pub epoch: u32,
-    /// Which store this is.
-    pub index: StoreIndex,
-    /// The configuration of the store.
-    pub config: RedisConfig,
-    /// The tasks with keys in it, sorted by index.
-    pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
-}
 
 impl Assignment {
     fn for_watcher(&self) -> Arc<tasks::Assignment> {
@@ -171,25 +159,16 @@ impl Driver {
         self.traced = Arc::default();
     }
 
-    /// Tells the watcher for which tasks exchanges are wanted.
+    /// Hands on for which tasks exchanges are wanted.
     fn follow_traces(&mut self) {
-        let wanted = self.traces.wanted().unwrap_or_default();
-        if wanted.is_empty() && self.traced.is_empty() {
-            return;
-        }
-        let tasks = self.assignment.tasks.iter().filter(|(_, spec)| wanted.contains(&spec.name));
-        let tasks: BTreeSet<TaskIndex> = tasks.map(|(task, _)| *task).collect();
-        if tasks != *self.traced {
-            self.traced = Arc::new(tasks);
-            let input = Input::Traced(Arc::clone(&self.traced));
-            self.watcher.handle(now(self.clock), input);
+        if let Some(traced) = self.assignment.traced(&self.traces, &self.traced) {
+            self.traced = Arc::clone(&traced);
+            self.watcher.handle(now(self.clock), Input::Traced(traced));
         }
     }
 
     fn show(&self, exchange: Exchange) {
-        let tasks = &self.assignment.tasks;
-        let position = position_of(exchange.task, tasks, |(task, _)| *task);
-        if let Some((_, spec)) = position.and_then(|position| tasks.get(position)) {
+        if let Some(spec) = self.assignment.spec_of(exchange.task) {
             self.traces.put(&spec.name, trace::exchange(spec, exchange));
         }
     }

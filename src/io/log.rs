@@ -2,7 +2,7 @@
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::Note;
-use lockwatch_watch::redis::remedy;
+use lockwatch_watch::remedy;
 
 /// Logs `note` about the store `redis`.
 pub(super) fn write(store: &str, note: Note) {

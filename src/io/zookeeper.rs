@@ -7,40 +7,32 @@ use std::time::Duration;
 
 use lockwatch_judge::input::Input as Evidence;
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::driver::{Failure, LinkId, Now};
-use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX};
-use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Input};
+use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX, HEADER_BYTES};
+use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Exchange, Input};
 use lockwatch_watch::zookeeper::store;
 use lockwatch_watch::zookeeper::watcher::Watcher;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::assign::Assignment;
 use super::login::password;
 use super::{connect, log};
 use crate::clock::Clock;
 use crate::config::{Login, Tls, ZooKeeperConfig};
 use crate::trace::{self, Traces};
 
+/// The longest frame that is skipped, in bytes. What claims to be longer is no frame.
+const SKIPPED_BYTES_MAX: usize = 256 << 20;
+/// So many events of all connections wait for the watcher. While they do, nothing is received.
+const EVENTS_MAX: usize = 64;
 /// How long what is sent last may take.
 const CLOSES: Duration = Duration::from_secs(1);
 
-/// What one watcher watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZooKeeperAssignment {
-    /// The epoch of the configuration that this belongs to.
-    pub epoch: u32,
-    /// Which store this is.
-    pub index: StoreIndex,
-    /// The configuration of the ensemble.
-    pub config: ZooKeeperConfig,
-    /// The tasks with nodes in it, sorted by index.
-    pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
-}
-
-impl ZooKeeperAssignment {
+impl Assignment<ZooKeeperConfig> {
     fn for_watcher(&self) -> Arc<store::Assignment> {
         Arc::new(store::Assignment {
             epoch: self.epoch,
@@ -54,14 +46,14 @@ impl ZooKeeperAssignment {
 /// Watches one ensemble until `assignments` is closed or the engine is gone. A new assignment keeps
 /// the session if servers, login and TLS are unchanged. Exchanges about tasks that are armed on
 /// `traces` are put there.
-pub async fn run_zookeeper(
-    mut assignments: watch::Receiver<Arc<ZooKeeperAssignment>>,
+pub(super) async fn run(
+    mut assignments: watch::Receiver<Arc<Assignment<ZooKeeperConfig>>>,
     inputs: mpsc::Sender<Evidence>,
     clock: Clock,
     traces: Traces,
 ) {
     let assignment = Arc::clone(&assignments.borrow_and_update());
-    let (events, mut happened) = mpsc::unbounded_channel();
+    let (events, mut happened) = mpsc::channel(EVENTS_MAX);
     let mut driver = Driver {
         watcher: Watcher::new(assignment.for_watcher(), now(clock), fastrand::u64(..)),
         assignment,
@@ -83,7 +75,8 @@ pub async fn run_zookeeper(
             Some((link, event)) = happened.recv() => driver.happened(link, event),
             () = async { sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)).await }, if wake.is_some() => {}
         }
-        while let Ok((link, event)) = happened.try_recv() {
+        for _ in 0..EVENTS_MAX {
+            let Ok((link, event)) = happened.try_recv() else { break };
             driver.happened(link, event);
         }
     }
@@ -94,9 +87,9 @@ struct Gone;
 
 struct Driver {
     watcher: Watcher,
-    assignment: Arc<ZooKeeperAssignment>,
+    assignment: Arc<Assignment<ZooKeeperConfig>>,
     links: BTreeMap<LinkId, Link>,
-    events: mpsc::UnboundedSender<(LinkId, Event)>,
+    events: mpsc::Sender<(LinkId, Event)>,
     traced: Arc<BTreeSet<TaskIndex>>,
     inputs: mpsc::Sender<Evidence>,
     clock: Clock,
@@ -112,6 +105,7 @@ struct Link {
 impl Driver {
     /// Carries out all actions of the watcher.
     async fn act(&mut self) -> Result<(), Gone> {
+        self.follow_traces();
         while let Some(action) = self.watcher.poll(now(self.clock)) {
             match action {
                 Action::Dial(dial) => self.dial(dial),
@@ -123,22 +117,36 @@ impl Driver {
                 }
                 Action::Close(link) => self.close(link),
                 Action::Evidence(input) => self.inputs.send(input).await.map_err(|_| Gone)?,
-                Action::Exchange(_) => {}
+                Action::Exchange(exchange) => self.show(*exchange),
                 Action::Note(note) => log::write(&self.assignment.config.name, note),
             }
         }
         Ok(())
     }
 
+    /// Hands on for which tasks exchanges are wanted.
+    fn follow_traces(&mut self) {
+        if let Some(traced) = self.assignment.traced(&self.traces, &self.traced) {
+            self.traced = Arc::clone(&traced);
+            self.watcher.handle(now(self.clock), Input::Traced(traced));
+        }
+    }
+
+    fn show(&self, exchange: Exchange) {
+        if let Some(spec) = self.assignment.spec_of(exchange.task) {
+            self.traces.put(&spec.name, trace::of_nodes(spec, exchange));
+        }
+    }
+
     fn dial(&mut self, dial: Dial) {
         let config = &self.assignment.config;
         let (frames, ordered) = mpsc::unbounded_channel();
-        let (id, events, clock) = (dial.link, self.events.clone(), self.clock);
+        let (id, events) = (dial.link, self.events.clone());
         let credentials = (config.login.clone(), config.tls_of(&dial.to));
         let task = tokio::spawn(async move {
-            let emit = |event| drop(events.send((id, event)));
-            let failure = be(dial, credentials, ordered, emit, clock).await;
-            emit(Event::Failed(failure));
+            let failure = be(dial, credentials, ordered, &events).await;
+            // If nobody listens any more, nobody minds.
+            drop(events.send((id, Event::Failed(failure))).await);
         });
         self.links.insert(id, Link { frames, task: AbortOnDropHandle::new(task) });
     }
@@ -151,8 +159,9 @@ impl Driver {
         }
     }
 
-    fn reassign(&mut self, assignment: Arc<ZooKeeperAssignment>) {
-        let of = |it: &ZooKeeperAssignment| (it.config.login.clone(), it.config.tls.clone());
+    fn reassign(&mut self, assignment: Arc<Assignment<ZooKeeperConfig>>) {
+        let of =
+            |it: &Assignment<ZooKeeperConfig>| (it.config.login.clone(), it.config.tls.clone());
         let same_logins = of(&self.assignment) == of(&assignment);
         let input = Input::Assigned { assignment: assignment.for_watcher(), same_logins };
         self.watcher.handle(now(self.clock), input);
@@ -172,9 +181,10 @@ async fn be(
     dial: Dial,
     (login, tls): (Login, Option<Tls>),
     mut ordered: mpsc::UnboundedReceiver<Vec<u8>>,
-    emit: impl Fn(Event),
-    clock: Clock,
+    events: &mpsc::Sender<(LinkId, Event)>,
 ) -> Failure {
+    let link = dial.link;
+    let emit = async |event| drop(events.send((link, event)).await);
     let greeting = async {
         let secret = password(login.password.as_ref()).await?;
         let limits = (dial.attempt, dial.timeout_ms);
@@ -193,7 +203,7 @@ async fn be(
     if let Err(failure) = send(&mut writer, &first).await {
         return failure;
     }
-    emit(Event::Reached);
+    emit(Event::Reached).await;
     let sending = async {
         while let Some(frames) = ordered.recv().await {
             if let Err(failure) = send(&mut writer, &frames).await {
@@ -205,7 +215,7 @@ async fn be(
     let receiving = async {
         loop {
             match receive(&mut reader).await {
-                Ok(frame) => emit(Event::Frame { received: clock.now(), frame }),
+                Ok(event) => emit(event).await,
                 Err(failure) => return failure,
             }
         }
@@ -225,20 +235,24 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> Result<(
     sent.await.map_err(|error| Failure::new(Unknown::Closed, error))
 }
 
-async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, Failure> {
+/// Receives one frame. Of one that is too large, only the header is kept.
+async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Event, Failure> {
     let closed = |error| Failure::new(Unknown::Closed, error);
     let length = usize::try_from(reader.read_i32().await.map_err(closed)?).ok();
-    let Some(length) = length.filter(|length| *length <= FRAME_BYTES_MAX) else {
-        let words = "the server sends a frame that is longer than 4 MiB, or does not speak \
-                     ZooKeeper's protocol";
+    let Some(bytes) = length.filter(|length| *length <= SKIPPED_BYTES_MAX) else {
+        let words = "the server does not speak ZooKeeper's protocol";
         return Err(Failure::new(Unknown::Protocol, words));
     };
+    let kept = if bytes > FRAME_BYTES_MAX { HEADER_BYTES } else { bytes };
     let mut frame = Vec::new();
     // It grows with what comes: the length alone proves nothing.
-    let read = reader.take(length as u64).read_to_end(&mut frame).await.map_err(closed)?;
-    match read == length {
-        true => Ok(frame),
+    let mut read = reader.take(kept as u64).read_to_end(&mut frame).await.map_err(closed)? as u64;
+    let rest = (bytes - kept) as u64;
+    read += copy(&mut reader.take(rest), &mut sink()).await.map_err(closed)?;
+    match read == bytes as u64 {
         false => Err(Failure::new(Unknown::Closed, "the server closed the connection")),
+        true if bytes > kept => Ok(Event::TooLarge { header: frame, bytes }),
+        true => Ok(Event::Frame(frame)),
     }
 }
 

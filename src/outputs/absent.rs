@@ -2,6 +2,7 @@
 
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_watch::redis::libraries;
+use lockwatch_watch::zookeeper::recipes;
 
 use crate::text::identity::escape;
 
@@ -34,6 +35,9 @@ pub fn part(view: &TaskView) -> Option<String> {
     let lock = view.spec.lock()?;
     let field = lock.field.as_deref();
     let field = field.map(|field| format!("the field {} of its key", escape(field)));
+    if recipes::named(lock.library.as_str()).is_some() {
+        return Some(format!("a contender in {}: see whether that is its path", escape(&lock.key)));
+    }
     let listener = || format!("anybody listen to its channel {}", escape(&lock.key));
     field.or_else(|| (!libraries::of(&lock.library).is_key()).then(listener))
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Unknown;
-use lockwatch_watch::redis::remedy;
+use lockwatch_watch::remedy;
 
 use crate::api::{self, sentences};
 

@@ -64,7 +64,7 @@ pub fn switches(task: &Task) -> impl Iterator<Item = (&Text, Part)> {
     };
     let present = task.switches.iter().flatten().map(move |switch| (&switch.user, state(switch)));
     let lost = task.lost_users.iter();
-    present.chain(lost.map(|user| (user, Part::Alarm("was on; lost by Redis".into()))))
+    present.chain(lost.map(|user| (user, Part::Alarm("was on; lost by the store".into()))))
 }
 
 /// The limits in force, by the names of their fields in the configuration.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::input::Refusal;
 use lockwatch_judge::limit::Limit;
+use lockwatch_judge::reading::Stands;
 use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Term, Verdict, Wanted};
@@ -15,7 +16,7 @@ use crate::outputs::progress::hint;
 use crate::outputs::remark::unseen_locks;
 use crate::outputs::runs;
 use crate::text::identity::{escape, holder_label, list, party_name};
-use crate::text::instants::seconds;
+use crate::text::instants::{rfc3339, seconds};
 
 /// Maximum number of holders that are named.
 const NAMED_MAX: usize = 4;
@@ -33,6 +34,7 @@ pub fn sentence(view: &TaskView) -> String {
     sentences.extend(view.failing().and_then(runs::failing));
     sentences.extend(remedy(view));
     sentences.extend(refused(view));
+    sentences.extend(in_queue(view));
     sentences.extend(absent::hint(view));
     sentences.join(" ")
 }
@@ -80,7 +82,7 @@ fn whose_turn(view: &TaskView) -> Cow<'static, str> {
 fn who_wants(view: &TaskView) -> Cow<'static, str> {
     match (view.wanting.users, &view.wanting.switches) {
         _ if !view.wanting.lost_users.is_empty() => {
-            "Users wanted the task when Redis lost their switches".into()
+            "Users wanted the task when the store lost their switches".into()
         }
         (Some(on), Some(switches)) if !switches.is_empty() && !is_counted(view) => {
             format!("Users want the task ({on} of {})", switches.len()).into()
@@ -108,6 +110,27 @@ fn split(split: &SplitView) -> String {
     let parties = list(split.parties.iter().map(party_name), NAMED_MAX);
     let kind = split.kind.name();
     format!("More than one holder ({kind}): {parties}.")
+}
+
+/// Who stands at the head of the queue, where that explains the verdict: one whom nobody expects
+/// there, or who has the lock and does nothing.
+fn in_queue(view: &TaskView) -> Option<String> {
+    let queue = view.lock()?.rare.queue.as_deref()?;
+    let (stands, words) = match view.held? {
+        true => (Stands::Holds, "has stood in the queue since"),
+        false => (Stands::Blocks, "is none of the library's, and keeps all others waiting since"),
+    };
+    let own = queue.iter().find(|contender| contender.stands == stands)?;
+    if stands == Stands::Holds && view.verdict != Verdict::Stalled {
+        return None;
+    }
+    let name = escape(&own.name);
+    let session = own.session.as_ref().map_or_else(
+        || "of no session".into(),
+        |session| format!("of session {}", escape(session)),
+    );
+    let since = own.since.and_then(|at| rfc3339(at.ms()))?;
+    Some(format!("{name} {session} {words} {since} (the servers' clock)."))
 }
 
 /// Why nobody can take the lock: its server refuses writes.

@@ -9,9 +9,10 @@ use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, StoreView};
 use lockwatch_judge::spec::Key;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::driver::Failure;
 use lockwatch_watch::redis::store::HostPort;
-use lockwatch_watch::redis::{RedisKind, remedy};
+use lockwatch_watch::remedy;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -13,9 +13,9 @@ use lockwatch_judge::input::{
 };
 use lockwatch_judge::limit::OF_TASK;
 use lockwatch_judge::reading::{
-    ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading, Mode,
-    Overrun, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    ClaimsReading, Contender, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
+    Mode, Overrun, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Stands,
+    Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
@@ -287,8 +287,19 @@ impl Source {
         let extras = Extras {
             waiters: self.maybe(Source::ms),
             fencing_token: self.maybe(|source| source.random.i64(..)),
+            queue: self.maybe(|source| Arc::new(source.list(Source::contender))),
         };
         TaskReading::of_lock(lock, extras, self.parts())
+    }
+
+    fn contender(&mut self) -> Contender {
+        Contender {
+            name: self.bytes(),
+            stands: self.pick(&[Stands::Holds, Stands::Waits, Stands::Blocks]),
+            session: self.maybe(Source::bytes),
+            since: self.maybe(|source| source.pick(&[ServerTime::at(7), ServerTime::at(-1)])),
+            says: self.maybe(Source::bytes),
+        }
     }
 
     fn parts(&mut self) -> Parts {

@@ -12,7 +12,7 @@ use lockwatch::config::schema::BLOCKS;
 use lockwatch::outputs::metrics::TABLE as METRICS;
 use lockwatch_judge::problems::{Memory, rows};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_watch::redis::remedy;
+use lockwatch_watch::remedy;
 
 use crate::discover::libraries;
 use crate::runbooks::pages::Document;

@@ -62,3 +62,4 @@ mod want;
 mod watcher;
 mod web;
 mod workers;
+mod zookeeper;

@@ -63,7 +63,7 @@ fn a_task_tells_everything_in_base_units() {
         "labels": [{"name": "team", "value": "logistics"}, {"name": "severity", "value": "critical"}],
         "verdict": "running",
         "rule": "held_wanted",
-        "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A \
+        "reason": "The lock is held. Users wanted the task when the store lost their switches. (A \
             switch cannot be read: set `codec: kryo5`.)",
         "verdict_since": "2027-01-15T07:58:59.123Z",
         "clear": false,
@@ -185,10 +185,7 @@ fn an_unreadable_task_names_the_remedy() {
     };
     let body = task_json(view);
     assert_eq!(body["lock"]["unknown"]["reason"], "no_permission");
-    assert_eq!(
-        body["lock"]["unknown"]["remedy"],
-        lockwatch_watch::redis::remedy(Unknown::NoPermission)
-    );
+    assert_eq!(body["lock"]["unknown"]["remedy"], lockwatch_watch::remedy(Unknown::NoPermission));
     assert_eq!(body["switches_unknown"]["reason"], "wrong_type");
     assert_eq!(body["progress"]["missing"], true);
     assert_eq!(body["claims_unknown"]["reason"], "too_large");
@@ -203,7 +200,7 @@ fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
     };
     let (lock, switches) = (Unknown::NoPermission, Unknown::WrongType);
     let tells = |reason: &str, why: Unknown| {
-        reason.ends_with(&format!(" ({}: {})", why.name(), lockwatch_watch::redis::remedy(why)))
+        reason.ends_with(&format!(" ({}: {})", why.name(), lockwatch_watch::remedy(why)))
     };
     assert!(tells(&reason(None, Some(switches)), switches));
     assert!(tells(&reason(Some(lock), Some(switches)), lock));
@@ -525,7 +522,7 @@ fn a_line_says_who_why_and_for_how_long() {
     let down = describe(&event(EventKind::StoreDown { why: Unknown::Auth, decides: true }));
     assert_eq!(
         (down.reason, down.remedy),
-        (Some("auth"), Some(lockwatch_watch::redis::remedy(Unknown::Auth)))
+        (Some("auth"), Some(lockwatch_watch::remedy(Unknown::Auth)))
     );
     let verdict = EventKind::Verdict {
         from: Some(Verdict::Pending),

@@ -359,6 +359,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             renewal_period_ms: Some(10_000),
             rare: Seldom::new(RareLockView {
                 fencing_token: Some(-42),
+                queue: None,
                 witnesses: vec![WitnessView {
                     behind_ms: Some(1_250),
                     ..witness(

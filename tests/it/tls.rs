@@ -265,7 +265,7 @@ async fn who_speaks_tls_to_plain_ports_or_the_other_way_round_is_reported() {
     let Some(server) = papers.server(test) else { return };
     let failure = refused(&papers.config(server.port, None)).await;
     assert_eq!(failure.why, Unknown::Closed, "{failure}");
-    let remedy = lockwatch_watch::redis::remedy(failure.why);
+    let remedy = lockwatch_watch::remedy(failure.why);
     assert!(remedy.contains("perhaps this port speaks TLS: use `rediss://`"), "{remedy}");
     let Some(plain) = RedisServer::start_with_password(test, PASSWORD) else { return };
     // Redis may wait for the end of a line, or answer that what it got is no command.
@@ -337,7 +337,7 @@ fn only_the_tasks_concerned_are_unknown_and_every_output_has_the_remedy() {
             && view.task("unseen")["lock"]["unknown"]["reason"] == "tls_untrusted"
             && view.verdict("unseen") == "unknown"
     });
-    let remedy = lockwatch_watch::redis::remedy(Unknown::TlsUntrusted);
+    let remedy = lockwatch_watch::remedy(Unknown::TlsUntrusted);
     let task = agent.task("unseen").to_string();
     assert!(task.contains("tls_untrusted"), "{task}");
     let page = agent.text("/tasks/unseen");

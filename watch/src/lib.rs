@@ -22,7 +22,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod redis;
+mod remedy;
 pub mod zookeeper;
+
+pub use remedy::remedy;
 
 #[cfg(test)]
 #[path = "../../judge/tests/truth/mod.rs"]

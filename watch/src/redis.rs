@@ -24,7 +24,6 @@ mod pace;
 pub(crate) mod parts;
 mod plan;
 pub mod read;
-mod remedy;
 pub(crate) mod replies;
 pub mod reply;
 pub mod schedule;
@@ -45,7 +44,6 @@ pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use parts::{
     claims_scan, outdated_runs, overrun_claim, read_switches, runs_claim, switches_asks,
 };
-pub use remedy::remedy;
 pub use schedule::TOO_LARGE_AGAIN_MS;
 pub use tracking::{
     CHANNEL as WAKE_UPS_CHANNEL, greeted as wake_ups_greeted, greeting as wake_ups_greeting,

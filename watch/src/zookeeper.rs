@@ -4,8 +4,10 @@
 pub mod codec;
 pub mod driver;
 mod line;
+mod proving;
 mod read;
 pub mod recipes;
+mod schedule;
 mod session;
 pub mod store;
 mod tree;

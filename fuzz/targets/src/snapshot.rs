@@ -128,7 +128,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),
     };
-    let extras = Extras { waiters: Some(2), fencing_token: Some(7) };
+    let extras = Extras { waiters: Some(2), fencing_token: Some(7), queue: None };
     TaskReading::of_lock(lock(turn, holders), extras, parts)
 }
 

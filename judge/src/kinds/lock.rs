@@ -17,6 +17,7 @@ pub(crate) mod view;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use self::ballot::{Ballot, Count};
 use self::handover::Handover;
@@ -34,7 +35,9 @@ use crate::event::{End, EventKind, Fate, Party};
 use crate::evidence::{Attempts, Origin};
 use crate::grounds::follow;
 use crate::input::{Attestation, Standing};
-use crate::reading::{Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown};
+use crate::reading::{
+    Contender, Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown,
+};
 use crate::seldom::Seldom;
 use crate::shared::clocks::{GapClock, Holding};
 use crate::shared::progress::ProgressClock;
@@ -66,6 +69,7 @@ pub(crate) struct LockTask {
     claimed_while_free: bool,
     waiters: Option<u32>,
     fencing_token: Option<i64>,
+    queue: Option<Arc<Vec<Contender>>>,
     renewals: Renewals,
     /// The hold that ended last.
     last: Option<Arc<LastHold>>,
@@ -86,6 +90,7 @@ impl LockTask {
             claimed_while_free: false,
             waiters: None,
             fencing_token: None,
+            queue: None,
             renewals: Renewals::default(),
             last: None,
             ttl_ms: None,
@@ -373,7 +378,10 @@ impl LockTask {
     }
 
     /// Waiters and token.
-    fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log) {
+    fn observe_extras(&mut self, shared: &mut Shared, extras: &Extras, log: &mut Log) {
+        if self.queue != extras.queue {
+            self.queue.clone_from(&extras.queue);
+        }
         if let Some(waiters) = extras.waiters {
             self.waiters = Some(u32::try_from(waiters).unwrap_or(u32::MAX));
         }
@@ -469,7 +477,7 @@ impl Kind for LockTask {
             }
             return None;
         }
-        self.observe_extras(shared, *extras, log);
+        self.observe_extras(shared, extras, log);
         self.observe_lock(shared, (lock, &reading.parts), signs, batch, log)
     }
 
@@ -579,6 +587,7 @@ impl Kind for LockTask {
             renewals: self.renewals.clone(),
             rare: Seldom::new(RareLockView {
                 fencing_token: self.fencing_token.filter(|_| is_read),
+                queue: self.queue.clone().filter(|_| is_read),
                 witnesses: self.witnesses.view(),
                 runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
                 stores: self.ballot.as_ref().map(|ballot| Arc::new(ballot.view())),

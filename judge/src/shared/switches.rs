@@ -182,13 +182,15 @@ impl Switches {
         if self.source == Source::Keys { self.newest.err() } else { None }
     }
 
-    /// Whether the newest attempt gave no answer, or one with a switch that says neither on nor
-    /// off.
+    /// Whether their server answers, and not what was asked, or a switch says neither on nor off.
     pub(crate) fn are_undecodable(&self) -> bool {
         let is_undecodable =
             |(_, switch): &(User, Switch)| matches!(switch, Switch::Undecodable { .. });
         let in_answer = |answer: &Answer| answer.switches.iter().any(is_undecodable);
-        self.why_unknown().is_some() || self.last.as_ref().is_some_and(in_answer)
+        let refused = |why: Unknown| {
+            why.is_about_the_key() || matches!(why, Unknown::NoPermission | Unknown::ServerError)
+        };
+        self.why_unknown().is_some_and(refused) || self.last.as_ref().is_some_and(in_answer)
     }
 
     /// Whether the key was seen, and the newest attempt shows that no "on" is missing.

@@ -27,6 +27,8 @@ pub(crate) struct Node {
     word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
+    /// Whether it was readable when it was last tried.
+    was_up: bool,
     role: Option<Role>,
     role_verified: Option<bool>,
     last_success: Option<ServerTime>,
@@ -71,6 +73,7 @@ impl Node {
             standing: Standing::Witness,
             word: Standing::Witness,
             newest: None,
+            was_up: false,
             role: None,
             role_verified: None,
             last_success: None,
@@ -111,6 +114,11 @@ impl Node {
     /// Whether the server has been a master of its own history alone for as long as it is watched.
     pub(crate) fn is_original(&self) -> bool {
         self.role_verified == Some(true) && !self.replicated && !self.histories.is_empty()
+    }
+
+    /// Whether it can be read is not known any more.
+    pub(crate) fn forget(&mut self) {
+        self.newest = None;
     }
 
     /// Sets the role of its answers in the decision.
@@ -158,7 +166,7 @@ impl Node {
         took_ms: u64,
         events: &mut Vec<EventKind>,
     ) -> bool {
-        if self.newest != Some(Ok(())) {
+        if !core::mem::replace(&mut self.was_up, true) {
             events.push(EventKind::StoreUp);
         }
         self.standing = standing;
@@ -229,6 +237,7 @@ impl Node {
             self.replicated = true;
         }
         self.newest = Some(Err(why));
+        self.was_up = false;
     }
 
     /// A connection was made. Returns whether it is a reconnect.

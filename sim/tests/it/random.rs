@@ -429,7 +429,11 @@ impl World {
         let until = ServerTime::at(self.clock(at) + self.dice.below(100_000) as i64);
         let refusal = self.refusal();
         let lock = refusal.map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown);
-        let extras = Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) };
+        let extras = Extras {
+            waiters: Some(self.dice.below(3)),
+            fencing_token: Some(self.token),
+            queue: None,
+        };
         TaskReading {
             guard: GuardReading::Lock { lock, extras },
             parts: Parts {

@@ -6,7 +6,9 @@ use lockwatch_judge::event::{
     End as Ends, EventKind as EventKinds, Fate as Fates, SplitKind as SplitKinds,
 };
 use lockwatch_judge::input::{Refusal as Refusals, Role as Roles, WakeUpState as WakeUpStates};
-use lockwatch_judge::reading::{Codec as Codecs, Mode as Modes, Unknown as Unknowns};
+use lockwatch_judge::reading::{
+    Codec as Codecs, Mode as Modes, Stands as AllStands, Unknown as Unknowns,
+};
 use lockwatch_judge::spec::{Moves as AllMoves, Unit as Units};
 use lockwatch_judge::verdict::{
     LockFact as LockFacts, RunFact as RunFacts, TurnFact as TurnFacts, Verdict as Verdicts,
@@ -65,6 +67,8 @@ lists! {
     Unit = Units::ALL.map(Units::name);
     "Whether holders of a lock exclude each other."
     Mode = Modes::ALL.map(Modes::name);
+    "What an entry does in the queue of a lock."
+    Stands = AllStands::ALL.map(AllStands::name);
     "The role that a server reports."
     Role = Roles::ALL.map(Roles::name);
     "The code of the error with which a server refuses writes."

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use lockwatch_judge::event::Event;
 use lockwatch_judge::input::Input;
-use lockwatch_judge::spec::StoreIndex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -20,7 +19,7 @@ use crate::blocking;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
-use crate::io::{self, Assignment, ZooKeeperAssignment};
+use crate::io::{self, StoreAssignment};
 use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
 use crate::patterns::Patterns;
@@ -94,7 +93,6 @@ where
     let traces = Traces::default();
     let mut watching = Watching {
         watchers: BTreeMap::new(),
-        ensembles: BTreeMap::new(),
         patterns,
         epoch: 0,
         inputs,
@@ -136,7 +134,6 @@ where
         stop.cancel();
         // Sampling stops, but the engine continues: requests in progress still read its state.
         watching.watchers.clear();
-        watching.ensembles.clear();
         watching.patterns.stop();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
@@ -199,8 +196,7 @@ where
 
 /// The watchers and the configuration that they follow.
 struct Watching {
-    watchers: BTreeMap<Arc<str>, Running<Assignment>>,
-    ensembles: BTreeMap<Arc<str>, Running<ZooKeeperAssignment>>,
+    watchers: BTreeMap<Arc<str>, io::Watching>,
     patterns: Patterns,
     epoch: u32,
     inputs: mpsc::Sender<Input>,
@@ -208,11 +204,6 @@ struct Watching {
     traces: Traces,
     /// The configuration that is in force, as it was written: without the tasks of its patterns.
     config: watch::Sender<Arc<Config>>,
-}
-
-struct Running<A> {
-    assignments: watch::Sender<Arc<A>>,
-    _task: AbortOnDropHandle<()>,
 }
 
 impl Watching {
@@ -236,67 +227,22 @@ impl Watching {
         self.assign(&config);
     }
 
-    /// Gives each Redis store of `config` its watcher.
+    /// Gives each store of `config` its watcher.
     fn assign(&mut self, config: &Config) {
         let mut old = std::mem::take(&mut self.watchers);
-        for assignment in assignments(config, self.epoch) {
-            let name = Arc::clone(&assignment.config.name);
-            let assignment = Arc::new(assignment);
+        for assignment in StoreAssignment::all(config, self.epoch) {
+            let name = assignment.name();
+            let begin = |it| io::Watching::begin(it, (&self.inputs, self.clock, &self.traces));
             let watcher = match old.remove(&name) {
-                Some(watcher) => {
-                    watcher.assignments.send_replace(assignment);
-                    watcher
-                }
-                None => self.start(assignment),
+                Some(watcher) => match watcher.assign(assignment) {
+                    Ok(()) => watcher,
+                    Err(assignment) => begin(assignment),
+                },
+                None => begin(assignment),
             };
             self.watchers.insert(name, watcher);
         }
-        let mut old = std::mem::take(&mut self.ensembles);
-        for assignment in ensembles(config, self.epoch) {
-            let name = Arc::clone(&assignment.config.name);
-            let assignment = Arc::new(assignment);
-            let watcher = match old.remove(&name) {
-                Some(watcher) => {
-                    watcher.assignments.send_replace(assignment);
-                    watcher
-                }
-                None => {
-                    let (assignments, receiver) = watch::channel(assignment);
-                    let (inputs, traces) = (self.inputs.clone(), self.traces.clone());
-                    let task = io::run_zookeeper(receiver, inputs, self.clock, traces);
-                    let task = AbortOnDropHandle::new(tokio::spawn(task));
-                    Running { assignments, _task: task }
-                }
-            };
-            self.ensembles.insert(name, watcher);
-        }
     }
-
-    fn start(&self, assignment: Arc<Assignment>) -> Running<Assignment> {
-        let (assignments, receiver) = watch::channel(assignment);
-        let task =
-            tokio::spawn(io::run(receiver, self.inputs.clone(), self.clock, self.traces.clone()));
-        Running { assignments, _task: AbortOnDropHandle::new(task) }
-    }
-}
-
-/// The assignment of each watcher of an ensemble.
-fn ensembles(config: &Config, epoch: u32) -> impl Iterator<Item = ZooKeeperAssignment> {
-    let first = u16::try_from(config.redises.len()).unwrap_or(u16::MAX);
-    config.zookeepers.iter().zip(first..).map(move |(zookeeper, index)| {
-        let index = StoreIndex(index);
-        let tasks = config.tasks_on(index);
-        ZooKeeperAssignment { epoch, index, config: zookeeper.clone(), tasks }
-    })
-}
-
-/// The assignment of each watcher.
-fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
-    config.redises.iter().zip(0..).map(move |(redis, index)| {
-        let redis_index = StoreIndex(index);
-        let tasks = config.tasks_on(redis_index);
-        Assignment { epoch, index: redis_index, config: redis.clone(), tasks }
-    })
 }
 
 impl Observer for EventLog {

@@ -64,11 +64,9 @@ pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
         (Some(hold), _) => held(view, hold, watch_ms),
         (None, Some(false)) => format!("Free {}", how_it_ended(view)),
         (None, _) => match view.unknown {
-            Some(why) => format!(
-                "Could not be read ({}); {}",
-                why.name(),
-                lockwatch_watch::redis::remedy(why)
-            ),
+            Some(why) => {
+                format!("Could not be read ({}); {}", why.name(), lockwatch_watch::remedy(why))
+            }
             None => "Not read yet".to_owned(),
         },
     };

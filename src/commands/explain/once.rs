@@ -37,9 +37,14 @@ pub(super) async fn look(config: &Config, name: Option<&str>) -> Result<Look, St
     let names = || config.tasks.iter().map(|task| &*task.name);
     let task = Arc::clone(task_of(config, name)?);
     let name = &*task.name;
-    let redis = config.redises.get(usize::from(task.store.0));
-    let redis = redis.ok_or_else(|| no_such_task(name, names()))?;
-    let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
+    let (timeout, has_others) = match config.redises.get(usize::from(task.store.0)) {
+        Some(redis) => (redis.timeout, redis.servers.kind() != RedisKind::Standalone),
+        None => {
+            let zookeeper = config.zookeeper(task.store);
+            (zookeeper.ok_or_else(|| no_such_task(name, names()))?.timeout, false)
+        }
+    };
+    let patience = (timeout + SLACK).min(LOOK_MAX);
 
     let traces = Traces::default();
     let ticket = traces.arm(name);
@@ -48,7 +53,7 @@ pub(super) async fn look(config: &Config, name: Option<&str>) -> Result<Look, St
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();
-    if is_read && kind != RedisKind::Standalone {
+    if is_read && has_others {
         tokio::time::sleep(OTHERS).await;
     }
     let trace = Trace::until_now(ticket);

@@ -8,7 +8,7 @@ use lockwatch_guard::{Action, End, Guard, Input, Outcome, Overrun, Reply, Runs, 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
-use lockwatch_watch::redis::remedy;
+use lockwatch_watch::remedy;
 use rustix::process::{getpid, set_child_subreaper};
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::SignalKind;

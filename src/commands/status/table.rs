@@ -102,7 +102,7 @@ fn cells(task: &Task, judgement: &Judgement) -> Cells {
         [problems(task), why(task)].concat(),
         hold.map(short_holders).unwrap_or_default(),
         hold.map(held_for).unwrap_or_default(),
-        hold.map(lease_left).unwrap_or_default(),
+        hold.map(|hold| lease_left(task, hold)).unwrap_or_default(),
         wanted(task),
     ]
 }

@@ -69,8 +69,9 @@ pub(super) fn held_for(hold: &Hold) -> String {
 }
 
 /// The remaining lease.
-pub(super) fn lease_left(hold: &Hold) -> String {
+pub(super) fn lease_left(task: &Task, hold: &Hold) -> String {
     match hold.ttl_seconds {
+        _ if task.lock.as_ref().is_some_and(|lock| lock.queue.is_some()) => "session".to_owned(),
         _ if hold.persistent == Some(true) => "no TTL".to_owned(),
         Some(left) => duration(left),
         None => "?".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::fact::{Fact, Line, Part, Subject, fact, words};
 use super::shared::{NAMED_MAX, held, holders, lease, notes, past, present, progress, wanted};
-use crate::api::{EndedRun, Hold, Holder, Lock, Runs, StoreShows, Task};
+use crate::api::{Contender, EndedRun, Hold, Holder, Lock, Runs, StoreShows, Task};
 use crate::text::instants::seconds;
 
 pub(super) fn facts(subject: Subject<'_>, lock: &Lock) -> Vec<Fact> {
@@ -24,11 +24,12 @@ pub(super) fn facts(subject: Subject<'_>, lock: &Lock) -> Vec<Fact> {
 }
 
 /// Those that come after the claims.
-pub(super) fn more(task: &Task, lock: &Lock) -> [Fact; 3] {
+pub(super) fn more(task: &Task, lock: &Lock) -> [Fact; 4] {
     let newest = task.runs.as_ref().and_then(|all| all.as_ref()).map(runs);
     [
         fact("Newest runs", newest.filter(|runs| !runs.is_empty()).map(words)),
         fact("Waiting for the lock", lock.waiters.map(|waiters| words(waiters.to_string()))),
+        fact("Queue", lock.queue.iter().flatten().map(contender)),
         fact("Fencing token", lock.fencing_token.map(|token| words(token.to_string()))),
     ]
 }
@@ -43,6 +44,22 @@ fn holder(lock: &Lock, hold: Option<&Hold>) -> Line {
     line.extend((entered > 1).then(|| format!(", entered {entered} times").into()));
     let mode = mode(hold);
     line.extend((!mode.is_empty()).then(|| format!(", {mode}").into()));
+    line
+}
+
+/// An entry of the queue: what it does, its session, since when, and what it says.
+fn contender(contender: &Contender) -> Line {
+    let mut line = vec![match &*contender.stands {
+        "blocks" => Part::Alarm("blocks".into()),
+        stands => stands.to_owned().into(),
+    }];
+    line.push(format!(": {}", contender.name).into());
+    line.push(match &contender.session {
+        Some(session) => format!(", session {session}").into(),
+        None => ", of no session".into(),
+    });
+    line.extend([", since ".into(), Part::Server(contender.since)]);
+    line.extend(contender.says.as_ref().map(|says| format!(", says {says}").into()));
     line
 }
 

@@ -9,6 +9,8 @@ use lockwatch_judge::spec::{
     ValuePath, WantedSource, WantedSpec,
 };
 
+use crate::published::Published;
+
 /// A field of a task's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<'a> {
@@ -41,8 +43,52 @@ pub enum Value<'a> {
     Limit(u64, Option<u64>),
 }
 
+/// The fields that are called otherwise where a task has nodes in place of keys: block, name, and
+/// name there; no name: the field does not exist there.
+const IN_NODES: [(&str, &str, Option<&str>); 13] = [
+    ("", "redis", Some("zookeeper")),
+    ("lock", "key", Some("path")),
+    ("lock", "lease", None),
+    ("lock", "renew_every", None),
+    ("turn", "hash", Some("children")),
+    ("wanted", "hash", Some("children")),
+    ("wanted", "set", Some("names")),
+    ("wanted", "keys", Some("paths")),
+    ("progress", "key", Some("path")),
+    ("progress", "length", Some("children")),
+    ("claims", "hash", Some("children")),
+    ("hosts", "hash", Some("children")),
+    ("paused_until", "key", Some("path")),
+];
+
 /// Every field, in the order in which they are shown.
-pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
+pub fn settings<'a>(published: &'a Published, view: &'a TaskView) -> Vec<Setting<'a>> {
+    let has_nodes =
+        |store| published.store(store).is_some_and(|store| store.spec.authority.ensemble);
+    let switches_store = view.spec.switches_store.unwrap_or(view.spec.store);
+    let named = |setting: Setting<'a>| {
+        let store = if setting.block == "wanted" { switches_store } else { view.spec.store };
+        let other = IN_NODES.iter().find(|(block, name, _)| {
+            has_nodes(store) && (*block, *name) == (setting.block, setting.name)
+        });
+        match other {
+            Some((_, _, other)) => Some(Setting { name: (*other)?, ..setting }),
+            None => Some(setting),
+        }
+    };
+    let mut settings: Vec<_> = in_keys(view).into_iter().filter_map(named).collect();
+    let elsewhere = view.spec.switches_store.and_then(|store| published.store(store));
+    if let (Some(store), Some(at)) =
+        (elsewhere, settings.iter().position(|setting| setting.block == "wanted"))
+    {
+        let block = if store.spec.authority.ensemble { "zookeeper" } else { "redis" };
+        settings.insert(at, set("wanted", block, name(store.spec.name.as_bytes())));
+    }
+    settings
+}
+
+/// Every field by its name of a task whose store has keys.
+fn in_keys(view: &TaskView) -> Vec<Setting<'_>> {
     let spec = &*view.spec;
     let mut settings = vec![
         set("", "name", name(spec.name.as_bytes())),

@@ -36,6 +36,9 @@ pub fn lease(task: &Task) -> Option<Line> {
             let whole = task.lock.as_ref().and_then(|lock| lock.lease_seconds);
             Part::Lease { left, whole }
         }
+        (None, Some(true)) if task.lock.as_ref().is_some_and(|lock| lock.queue.is_some()) => {
+            Part::from("that of its session")
+        }
         (None, Some(true)) => Part::from("none: held for ever"),
         (None, _) => Part::from("not known"),
     };

@@ -66,7 +66,7 @@ impl Row {
     }
 
     fn unknown(self, why: &Unknown) -> Row {
-        self.reason(why.name()).remedy(lockwatch_watch::redis::remedy(*why))
+        self.reason(why.name()).remedy(lockwatch_watch::remedy(*why))
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn of(kind: &EventKind) -> Row {
         )
         .who(change(party_names(older), party_names(newer))),
         E::SwitchesLost { users } => {
-            error("Redis lost switches that were on").who(user_names(users)).remedy(
+            error("the store lost switches that were on").who(user_names(users)).remedy(
                 "Ask these users whether they still want the task, and switch it on \
                 again.",
             )
@@ -205,12 +205,14 @@ pub(super) fn of(kind: &EventKind) -> Row {
         }
         E::TaskUnreadable { why } => warn("the task cannot be read").unknown(why),
         E::TaskReadable => info("the task can be read again"),
-        E::StoreDown { why, decides: true } => error("Redis cannot be read").unknown(why),
+        E::StoreDown { why, decides: true } => error("the store cannot be read").unknown(why),
         E::StoreDown { why, decides: false } => {
             warn("a server that decides nothing at present cannot be read").unknown(why)
         }
-        E::StoreUp => info("Redis can be read"),
-        E::GenerationChanged { change } => warn("Redis may have lost data").reason(change.name()),
+        E::StoreUp => info("the store can be read"),
+        E::GenerationChanged { change } => {
+            warn("the store may have lost data").reason(change.name())
+        }
         E::MastersChanged { from, to: Ok(to) } if from.is_empty() => {
             info("it is known who decides").who(servers(to))
         }
@@ -261,7 +263,7 @@ fn hold_ended(end: End) -> Row {
             info("the hold ended: its holder released it, or had shortened its lease to this")
         }
         End::Replaced => info("the hold ended: another holder took over before its deadline"),
-        End::Lost => warn("the hold ended: Redis lost it"),
+        End::Lost => warn("the hold ended: the store lost it"),
         End::Unknown => info("the hold ended: nobody could see how"),
     }
 }

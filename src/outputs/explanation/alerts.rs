@@ -153,6 +153,9 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),
         (None, Some(ms), _) => format!("the learned lease {}", duration_text(ms)),
         (None, None, Some(ms)) => format!("the library's default lease {}", duration_text(ms)),
+        (None, None, None) if seen.redis().is_some_and(|it| it.spec.authority.ensemble) => {
+            "the timeout of the holder's session".to_owned()
+        }
         (None, None, None) => "the lease, which is not known yet,".to_owned(),
     };
     TimeToPage {

@@ -28,11 +28,12 @@ const MATTERING: [&str; 13] = [
 pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
     let mut lines: Vec<Setting> = Vec::new();
     if let Some(store) = seen.redis() {
-        let name = |field: &str| format!("redis.{}.{field}", store.spec.name);
+        let block = if store.spec.authority.ensemble { "zookeeper" } else { "redis" };
+        let name = |field: &str| format!("{block}.{}.{field}", store.spec.name);
         lines.push(duration(&name("interval"), store.spec.interval_ms, Some(ms(INTERVAL))));
         lines.push(duration(&name("timeout"), store.spec.timeout_ms, Some(ms(TIMEOUT))));
     }
-    let all = settings::settings(seen.view);
+    let all = settings::settings(seen.published, seen.view);
     for name in MATTERING {
         let field = all.iter().find(|it| it.block.is_empty() && it.name == name);
         lines.extend(match field.map(|field| &field.value) {

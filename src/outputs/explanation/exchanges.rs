@@ -32,7 +32,7 @@ fn why_nothing(seen: Seen<'_>) -> String {
             format!(
                 "The store could not be read: {}. {} {newest}",
                 why.name(),
-                lockwatch_watch::redis::remedy(why)
+                lockwatch_watch::remedy(why)
             )
         }
         (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
@@ -47,6 +47,7 @@ fn why_nothing(seen: Seen<'_>) -> String {
 
 fn exchange_shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
     let worth = exchange.outcome.as_ref().ok();
+    let says = worth.and_then(|worth| worth.attested);
     ExchangeShown {
         node: escape(exchange.node.as_bytes()).into_owned(),
         asked: exchange.asked.name().to_owned(),
@@ -54,12 +55,12 @@ fn exchange_shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
         age_seconds: seen.age_seconds(exchange.sent),
         took_seconds: seconds(exchange.took_ms),
         commands: exchange.said.clone(),
-        role: worth.map(|worth| {
+        role: says.map(|says| {
             let attested =
-                if worth.role_verified { "" } else { ", which the configuration attests" };
-            format!("{}{attested}", worth.role.name())
+                if says.role_verified { "" } else { ", which the configuration attests" };
+            format!("{}{attested}", says.role.name())
         }),
-        server_time: worth.map(|worth| server(worth.clock)),
+        server_time: says.map(|says| server(says.clock)),
         refused: exchange.outcome.as_ref().err().map(|why| not_known(*why, seen.view.words(*why))),
         reading: worth.and_then(|worth| worth.reading.clone()),
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use lockwatch_judge::reading::Holder;
+use lockwatch_judge::reading::{Contender, Holder, Stands};
 use lockwatch_judge::snapshot::{LockView, StoreShows, WitnessView};
 use lockwatch_judge::verdict::{LockFact, Wanted};
 
@@ -23,6 +23,9 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
             let holders = hold.holders.iter().map(|(holder, host)| named(holder, host));
             let deadline = match (hold.deadline, hold.persistent) {
                 (Some(at), _) => format!(", until {} of the server's clock", server(at)),
+                (None, Some(true)) if lock.rare.queue.is_some() => {
+                    ", until its session ends".to_owned()
+                }
                 (None, Some(true)) => ", without any TTL".to_owned(),
                 (None, _) => ", with a deadline that moved while it was read".to_owned(),
             };
@@ -61,11 +64,42 @@ pub(super) fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str>
     }
 }
 
-/// Of each of its stores, or of the servers that do not decide.
+/// Of those in its queue.
+fn queue_evidence(seen: Seen<'_>, contender: &Contender) -> Evidence {
+    let stands = match contender.stands {
+        Stands::Holds => "has the lock",
+        Stands::Waits => "waits for it",
+        Stands::Blocks => "is none of the library's, and everybody behind it waits in vain",
+    };
+    let session = contender
+        .session
+        .as_deref()
+        .map_or_else(|| "no session".into(), |session| format!("session {}", escape(session)));
+    let since =
+        contender.since.map(|at| format!(", there since {} of the servers' clock", server(at)));
+    let says = contender.says.as_ref().map(|says| format!(", says {}", escape(says)));
+    Evidence {
+        of: "queue".to_owned(),
+        node: None,
+        age_seconds: seen.view.last_reading.map(|at| seen.age_seconds(at)),
+        says: format!(
+            "{} of {session} {stands}{}{}",
+            escape(&contender.name),
+            since.unwrap_or_default(),
+            says.unwrap_or_default()
+        ),
+        unknown: None,
+    }
+}
+
+/// Of its queue, of each of its stores, or of the servers that do not decide.
 pub(super) fn witnesses(seen: Seen<'_>, lock: &LockView) -> Vec<Evidence> {
+    let queue = lock.rare.queue.iter().flat_map(|all| all.iter());
+    let queue = queue.map(|contender| queue_evidence(seen, contender));
     let stores = lock.rare.stores.iter().flat_map(|all| all.iter());
     let stores = stores.map(|shows| store_evidence(seen, shows));
-    stores
+    queue
+        .chain(stores)
         .chain(lock.rare.witnesses.iter().map(|witness| witness_evidence(seen, witness)))
         .collect()
 }
@@ -166,7 +200,10 @@ fn held_line(seen: Seen<'_>) -> String {
     };
     let left = match (hold.ttl_ms, hold.persistent) {
         (Some(ttl_ms), _) => format!(", {} of the lease left", span(ttl_ms)),
-        (None, Some(true)) => ", without any TTL".to_owned(),
+        (None, Some(true)) => match view.lock().map(|lock| lock.rare.queue.is_some()) {
+            Some(true) => ", until its session ends".to_owned(),
+            _ => ", without any TTL".to_owned(),
+        },
         (None, _) => String::new(),
     };
     format!(

@@ -30,7 +30,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
                 NAMED_MAX,
             );
             format!(
-                "Wanted: the switches of {lost} were on when Redis lost them, and stay in force \
+                "Wanted: the switches of {lost} were on when the store lost them, and stay in force \
                  until one is written."
             )
         }

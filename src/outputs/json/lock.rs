@@ -5,7 +5,7 @@ use lockwatch_judge::snapshot::{self as view, HoldView, LockView, TaskView, Witn
 use lockwatch_judge::spec::LibraryName;
 
 use super::values::{agent, server};
-use crate::api::{At, Hold, Holder, Lock, Seconds, StoreShows, Witness};
+use crate::api::{At, Contender, Hold, Holder, Lock, Seconds, StoreShows, Witness};
 use crate::outputs::cause::unknown;
 use crate::outputs::remark::is_past;
 use crate::published::Published;
@@ -20,6 +20,7 @@ pub(super) fn lock(published: &Published, view: &TaskView, lock: &LockView) -> L
         unknown: view.unknown.map(|why| unknown(why, view.words(why))),
         hold: lock.hold.as_ref().map(|own| hold(published, view, own)),
         waiters: lock.waiters.map(u64::from),
+        queue: lock.rare.queue.as_ref().map(|queue| queue.iter().map(contender).collect()),
         fencing_token: lock.rare.fencing_token,
         lease_seconds: lock.lease_ms.map(Seconds),
         renewal_period_seconds: lock.renewal_period_ms.map(Seconds),
@@ -28,6 +29,16 @@ pub(super) fn lock(published: &Published, view: &TaskView, lock: &LockView) -> L
             .stores
             .as_ref()
             .map(|all| all.iter().map(|it| shows(published, it)).collect()),
+    }
+}
+
+fn contender(contender: &reading::Contender) -> Contender {
+    Contender {
+        name: escape(&contender.name).into(),
+        stands: contender.stands.name().into(),
+        session: contender.session.as_ref().map(|session| escape(session).into()),
+        since: server(contender.since),
+        says: contender.says.as_ref().map(|says| escape(says).into()),
     }
 }
 

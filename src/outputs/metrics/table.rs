@@ -610,7 +610,7 @@ pub static TABLE: &[Metric] = &[
             one.",
         source: OfFullTask(Gauge(|t| Some(Ms(t.durations.blind_ms)))) },
     Metric { name: "lockwatch_task_switches_lost_seconds",
-        help: "How long switches that were on have been missing because Redis lost data; 0 when \
+        help: "How long switches that were on have been missing because the store lost data; 0 when \
             none are.",
         source: OfFullTask(Gauge(|t| Some(Ms(t.durations.switches_lost_ms)))) },
     Metric { name: "lockwatch_task_split_time_seconds_total",

@@ -398,7 +398,7 @@ fn end_words(end: End) -> &'static str {
         End::Expired => "expired",
         End::EndedEarly => "released",
         End::Replaced => "replaced",
-        End::Lost => "lost by Redis",
+        End::Lost => "lost by the store",
         End::Unknown => "ended unseen",
     }
 }

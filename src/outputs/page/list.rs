@@ -199,7 +199,7 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
         query.verdict.map(Verdict::name),
     );
     let stores = published.snapshot.stores.iter().map(|store| &*store.spec.name);
-    write_select(html, ("redis", "Redis", "any"), &plain(stores), query.store.as_deref());
+    write_select(html, ("redis", "Store", "any"), &plain(stores), query.store.as_deref());
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, value) in published.snapshot.tasks.iter().flat_map(|task| &task.spec.labels) {
         labels.entry(name).or_default().insert(value);

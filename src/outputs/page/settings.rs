@@ -7,17 +7,18 @@ use lockwatch_judge::snapshot::TaskView;
 use super::html::Text;
 use super::words::limit;
 use crate::outputs::describe::settings::{Setting, Value, settings};
+use crate::published::Published;
 use crate::text::identity::{escape, list};
 
 /// Maximum number of keys that are named.
 const NAMED_MAX: usize = 20;
 
-pub(super) fn section(view: &TaskView) -> String {
+pub(super) fn section(published: &Published, view: &TaskView) -> String {
     let mut html = String::from(
         "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2><dl \
          class=\"facts\">",
     );
-    for Setting { block, name, value } in settings(view) {
+    for Setting { block, name, value } in settings(published, view) {
         let dot = if block.is_empty() || name.is_empty() { "" } else { "." };
         // Writing to a `String` cannot fail.
         let _ = write!(

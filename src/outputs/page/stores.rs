@@ -42,8 +42,8 @@ pub(in crate::outputs) fn write(html: &mut String, published: &Published) {
 
 fn write_stores(html: &mut String, stores: &[Arc<StoreView>]) {
     html.push_str(
-        "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
-         <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
+        "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Servers</h2>\
+         <table class=\"servers\"><caption>Servers and their state</caption><thead><tr>",
     );
     for column in COLUMNS {
         // Writing to a `String` cannot fail.
@@ -82,20 +82,24 @@ fn write_node(html: &mut String, store: &StoreView, node: &NodeView) {
         (Some(true), true) => (Mark::Good, "up"),
         (Some(true), false) => (Mark::Good, "up, evidence only"),
         (Some(false), _) => (Mark::Bad, node.unknown.map_or("down", |why| why.name())),
+        (None, _) if store.spec.authority.ensemble => (Mark::NotKnown, "not asked"),
         (None, _) => (Mark::NotKnown, "not tried yet"),
     };
     let cells = [
         state.into(),
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
-        changes(node).into(),
+        changes(store, node).into(),
         node.unknown.map_or("".into(), |why| message(why, store.words(why, &node.address))),
     ];
     write_row(html, mark, &store.spec.name, cells);
 }
 
 /// How changes of the keys on this server are noticed; empty if it does not decide.
-fn changes(node: &NodeView) -> &'static str {
+fn changes(store: &StoreView, node: &NodeView) -> &'static str {
+    if store.spec.authority.ensemble && node.decides {
+        return "announced";
+    }
     match node.wake_ups.map(|wake_ups| wake_ups.state) {
         Some(WakeUpState::On) => "announced",
         Some(WakeUpState::Connecting) => "polled",

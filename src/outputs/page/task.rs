@@ -45,7 +45,7 @@ pub(super) fn main(
         facts::switches(&task),
         write_events(events),
         facts::totals(&task),
-        settings::section(view),
+        settings::section(published, view),
     ];
     let version = version(published, view, &still);
     let [switches, events_section, totals, settings] = still;

@@ -92,7 +92,7 @@ async fn an_event_is_described_in_the_words_of_the_log() {
     );
     assert_eq!(
         (&down["reason"], &down["remedy"]),
-        (&json!("auth"), &json!(lockwatch_watch::redis::remedy(Unknown::Auth)))
+        (&json!("auth"), &json!(lockwatch_watch::remedy(Unknown::Auth)))
     );
     assert_eq!(list["events"][2]["seconds"], 1.5);
     let ends =

@@ -26,6 +26,7 @@ pub(crate) mod truth;
 pub(crate) mod view;
 #[path = "../../../fuzz/targets/src/wire.rs"]
 pub(crate) mod wire;
+pub(crate) mod zookeeper;
 
 use std::net::TcpListener;
 use std::process::Command;

@@ -110,7 +110,7 @@ pub fn attestation(
     let attestation = witness(caps, timing, nonce, header, footer)?;
     match attestation.role {
         Role::Master => Ok(attestation),
-        Role::Replica => Err(Unknown::NotMaster),
+        Role::Replica | Role::Member => Err(Unknown::NotMaster),
     }
 }
 

@@ -10,8 +10,8 @@ use lockwatch_judge::reading::Unknown;
 
 use super::accept;
 use super::driver::{Failure, printable};
-use super::remedy::is_mistake;
 use super::reply::{Reply, ServerError};
+use crate::remedy::is_mistake;
 
 /// Maximum length of words that are kept, in bytes.
 const WORDS_MAX: usize = 300;

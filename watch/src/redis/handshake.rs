@@ -11,8 +11,8 @@ use lockwatch_judge::reading::Unknown;
 use super::accept::{self, Caps, RoleCheck};
 use super::diagnosis::{Identity, refusal, words_of};
 use super::driver::Failure;
-use super::remedy::is_about_login;
 use super::reply::{Command, Reply, ServerError};
+use crate::remedy::is_about_login;
 
 /// One command of the greeting, named by the purpose of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use lockwatch_judge::time::Mono;
 use super::accept::Caps;
 use super::driver::LinkId;
 use super::pace::Pace;
-use super::remedy::{is_about_login, is_about_tls};
+use crate::remedy::{is_about_login, is_about_tls};
 
 /// How long a server may report that it cannot serve until it is dialled again, in milliseconds:
 /// its name may resolve to another server by now.

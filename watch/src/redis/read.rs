@@ -103,6 +103,7 @@ pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
     let read = TaskRead::new(Arc::new(spec.clone()), caps, true, Scope::ALL);
     let mut asks = read.asks();
     match &spec.kind {
+        _ if spec.has_only_switches_here() => {}
         KindSpec::Lock(lock) => {
             let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
             asks.extend(libraries::of(&lock.library).liveness(&lock.key, &[anybody]));
@@ -121,6 +122,7 @@ pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
 pub fn watched_asks(spec: &TaskSpec) -> Vec<Ask> {
     let mut asks = Vec::new();
     match &spec.kind {
+        _ if spec.has_only_switches_here() => {}
         KindSpec::Lock(lock) => asks.push(libraries::of(&lock.library).value(&lock.key)),
         KindSpec::Turn(turn) => turn::asks(turn, &mut asks),
         KindSpec::Queue(queue) => asks.push(queue::watched(queue)),
@@ -222,6 +224,10 @@ impl TaskRead {
     /// The first round for `spec`.
     pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool, scope: Scope) -> TaskRead {
         let guard = Guard::new(&spec);
+        let scope = match spec.has_only_switches_here() {
+            true => scope.without(Scope::GUARD),
+            false => scope,
+        };
         TaskRead { spec, caps, with_extras, scope, fields: Arc::default(), guard, earlier: None }
     }
 

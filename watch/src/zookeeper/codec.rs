@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 /// The longest frame that is accepted, in bytes. A server's own limit is for requests; the names of
 /// 15,000 contenders are 1.2 MB.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Length of what each reply begins with: the number of its request, the server's newest change and
+/// an error.
+pub const HEADER_BYTES: usize = 16;
 /// Length of a session's password in bytes.
 const PASSWORD_BYTES: i32 = 16;
 
@@ -187,7 +190,7 @@ impl Code {
 
 /// What a server said after its greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Said<'a> {
     /// It answered a request.
     Reply {
         /// The number of the request.
@@ -195,7 +198,7 @@ pub enum Said {
         /// The server's newest change.
         zxid: Zxid,
         /// What it answered, still as bytes, or why it refused.
-        body: Result<Vec<u8>, Code>,
+        body: Result<&'a [u8], Code>,
     },
     /// It answered a ping.
     Pong(Zxid),
@@ -231,17 +234,21 @@ pub struct Malformed;
 /// Reads the first frame of a server. One that cannot give a session may answer with the header of
 /// a reply instead, which is shorter.
 pub fn greeting(frame: &[u8]) -> Result<Greeting, Malformed> {
-    const HEADER_BYTES: usize = 16;
-    if frame.len() == HEADER_BYTES {
-        return Ok(Greeting::Refused);
-    }
     let mut rest = Rest(frame);
-    let _version = rest.int()?;
-    let timeout_ms = rest.int()?;
+    if frame.len() == HEADER_BYTES {
+        let (xid, _zxid, code) = (rest.int()?, rest.long()?, rest.int()?);
+        return if xid == 0 && code < 0 { Ok(Greeting::Refused) } else { Err(Malformed) };
+    }
+    let (version, timeout_ms) = (rest.int()?, rest.int()?);
     let id = SessionId(rest.long()?);
     let _password = rest.bytes()?;
-    let is_read_only = rest.0.first().is_some_and(|flag| *flag != 0);
+    let is_read_only = match rest.0 {
+        [] | [0] => false,
+        [1] => true,
+        _ => return Err(Malformed),
+    };
     match u32::try_from(timeout_ms) {
+        _ if version != 0 => Err(Malformed),
         Ok(timeout_ms) if timeout_ms > 0 && id.0 != 0 && !is_read_only => {
             Ok(Greeting::Session { id, timeout_ms })
         }
@@ -250,7 +257,7 @@ pub fn greeting(frame: &[u8]) -> Result<Greeting, Malformed> {
 }
 
 /// Reads any later frame.
-pub fn said(frame: &[u8]) -> Result<Said, Malformed> {
+pub fn said(frame: &[u8]) -> Result<Said<'_>, Malformed> {
     let mut rest = Rest(frame);
     let (xid, zxid, code) = (rest.int()?, Zxid(rest.long()?), rest.int()?);
     let refused = || if code == 0 { Ok(()) } else { Err(Code(code)) };
@@ -263,8 +270,8 @@ pub fn said(frame: &[u8]) -> Result<Said, Malformed> {
         }
         xid::PING => Said::Pong(zxid),
         xid::AUTH => Said::LoggedIn(refused()),
-        xid if xid < 0 => Said::Other,
-        _ => Said::Reply { xid, zxid, body: refused().map(|()| rest.0.to_vec()) },
+        xid if xid < 0 => return Err(Malformed),
+        _ => Said::Reply { xid, zxid, body: refused().map(|()| rest.0) },
     })
 }
 
@@ -281,21 +288,27 @@ pub fn answer(
         Err(Code::NO_AUTH) => return Ok(Some(Answer::NoAuth)),
         Err(code) => return Ok(Some(Answer::Refused(code))),
     };
-    Ok(Some(match ask {
+    let answer = match ask {
         Ask::Children(_) => {
-            let count = usize::try_from(rest.int()?).unwrap_or(0);
+            let count = rest.length()?;
             if count > children_max {
                 return Ok(None);
             }
             let names = (0..count).map(|_| rest.text()).collect::<Result<Vec<_>, _>>()?;
-            Answer::Children(names, rest.stat()?)
+            let stat = rest.stat()?;
+            // A server takes both at one instant.
+            if usize::try_from(stat.children) != Ok(count) {
+                return Err(Malformed);
+            }
+            Answer::Children(names, stat)
         }
         Ask::Data(_) => {
             let data = rest.bytes()?.to_vec();
             Answer::Data(data, rest.stat()?)
         }
         Ask::Exists(_) => Answer::Exists(rest.stat()?),
-    }))
+    };
+    if rest.0.is_empty() { Ok(Some(answer)) } else { Err(Malformed) }
 }
 
 /// What is left of a frame.
@@ -316,9 +329,16 @@ impl<'a> Rest<'a> {
         self.take().map(i64::from_be_bytes)
     }
 
-    /// A length of -1 stands for no bytes.
+    /// The length of what follows; -1 stands for nothing.
+    fn length(&mut self) -> Result<usize, Malformed> {
+        match self.int()? {
+            -1 => Ok(0),
+            length => usize::try_from(length).map_err(|_| Malformed),
+        }
+    }
+
     fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.int()?.max(0)).map_err(|_| Malformed)?;
+        let length = self.length()?;
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
         self.0 = rest;
         Ok(taken)

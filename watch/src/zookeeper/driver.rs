@@ -75,12 +75,15 @@ pub enum Input {
 pub enum Event {
     /// The server was reached, and the first frame sent.
     Reached,
-    /// A frame came, of at most [`super::codec::FRAME_BYTES_MAX`] bytes.
-    Frame {
-        /// When its last byte was received.
-        received: Mono,
-        /// What is in it, without its length.
-        frame: Vec<u8>,
+    /// A frame came, of at most [`super::codec::FRAME_BYTES_MAX`] bytes: what is in it, without its
+    /// length.
+    Frame(Vec<u8>),
+    /// A longer frame came, and was skipped.
+    TooLarge {
+        /// Its first [`super::codec::HEADER_BYTES`] bytes.
+        header: Vec<u8>,
+        /// Its length.
+        bytes: usize,
     },
     /// There is no connection, or none any more.
     Failed(Failure),

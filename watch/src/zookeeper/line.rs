@@ -22,26 +22,31 @@ pub(super) struct Line {
     /// So many times in a row a server was reached, and closed the connection instead of granting
     /// a session.
     refused: usize,
-    /// The newest change of a line that may be over, while the next session is asked for without
-    /// one.
-    doubted: Option<Zxid>,
+    /// The line may be over: the next session is asked for without a change.
+    is_doubted: bool,
 }
 
 impl Line {
-    /// The newest change to name when a session is asked for: a server that is behind it grants
-    /// none.
+    /// The newest change that any server showed.
     pub(super) fn newest(&self) -> Zxid {
         self.newest
+    }
+
+    /// The change to name when a session is asked for: a server that is behind it grants none.
+    pub(super) fn named(&self) -> Zxid {
+        if self.is_doubted { Zxid::default() } else { self.newest }
+    }
+
+    /// Whether the next session is asked for without a change.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.is_doubted
     }
 
     /// A server was reached, and granted no session. After two rounds of all `servers` the next
     /// session is asked for without a change.
     pub(super) fn refused(&mut self, servers: usize) {
         self.refused += 1;
-        if self.refused >= ROUNDS * servers && self.newest != Zxid::default() {
-            self.doubted = Some(self.newest);
-            self.newest = Zxid::default();
-        }
+        self.is_doubted |= self.refused >= ROUNDS * servers && self.newest != Zxid::default();
     }
 
     /// A session was granted.
@@ -49,19 +54,26 @@ impl Line {
         self.refused = 0;
     }
 
-    /// A server showed its newest change. Returns whether it is behind what another one showed.
-    pub(super) fn shows(&mut self, zxid: Zxid) -> bool {
-        if let Some(before) = self.doubted.take() {
-            // Without a majority nobody grants a session, so this is what the ensemble has.
-            if zxid < before {
-                self.number += 1;
-            } else {
-                self.newest = before;
-            }
-        }
-        let is_behind = zxid < self.newest;
+    /// A server showed its newest change.
+    pub(super) fn shows(&mut self, zxid: Zxid) {
         self.newest = self.newest.max(zxid);
-        is_behind
+    }
+
+    /// The first change that a session shows which was asked for without one. Without a majority
+    /// nobody grants a session, so this is what the ensemble has. Returns whether data have gone
+    /// back.
+    pub(super) fn begins(&mut self, zxid: Zxid) -> bool {
+        self.is_doubted = false;
+        let is_over = zxid < self.newest;
+        if is_over {
+            self.over();
+        }
+        is_over
+    }
+
+    /// Other data from here on: another ensemble, or an old copy.
+    pub(super) fn over(&mut self) {
+        *self = Line { number: self.number + 1, ..Line::default() };
     }
 
     /// What changes when data may have been lost.
@@ -81,21 +93,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_number_is_of_the_past_unless_nobody_has_a_higher_one() {
+    fn data_have_gone_back_only_if_a_new_session_shows_it() {
         let mut line = Line::default();
-        assert!(!line.shows(Zxid(7)) && !line.shows(Zxid(9)) && line.shows(Zxid(8)));
-        assert_eq!(line.newest(), Zxid(9));
+        [7, 9, 8].into_iter().for_each(|zxid| line.shows(Zxid(zxid)));
+        assert_eq!((line.newest(), line.named()), (Zxid(9), Zxid(9)));
         for _ in 0..5 {
             line.refused(3);
-            assert_eq!(line.newest(), Zxid(9));
+            assert_eq!(line.named(), Zxid(9));
         }
         line.refused(3);
-        assert_eq!(line.newest(), Zxid(0), "each of three refused twice");
-        line.granted();
+        assert_eq!((line.newest(), line.named()), (Zxid(9), Zxid(0)), "each of three, twice");
         let before = line.generation();
-        assert!(!line.shows(Zxid(4)));
+        line.granted();
+        assert!(line.begins(Zxid(4)));
+        line.shows(Zxid(4));
         assert_ne!(line.generation(), before, "the data have gone back");
-        assert_eq!(line.newest(), Zxid(4));
+        assert_eq!((line.newest(), line.named()), (Zxid(4), Zxid(4)));
     }
 
     #[test]
@@ -103,9 +116,10 @@ mod tests {
         let mut line = Line::default();
         line.shows(Zxid(9));
         (0..2).for_each(|_| line.refused(1));
-        line.granted();
         let before = line.generation();
-        assert!(!line.shows(Zxid(12)));
+        line.granted();
+        assert!(!line.begins(Zxid(12)));
+        line.shows(Zxid(12));
         assert_eq!((line.generation(), line.newest()), (before, Zxid(12)));
     }
 }

@@ -2,15 +2,15 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
-    Deadline, Extras, GuardReading, Held, Holder, HostsReading, LockReading, Parts,
-    SwitchesReading, TaskReading, TurnReading, Unknown, wanted,
+    Contender, Deadline, Extras, GuardReading, Held, Holder, LockReading, Parts, Stands,
+    TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec};
-use lockwatch_judge::verdict::Wanted;
+use lockwatch_judge::spec::{KindSpec, LockSpec, TaskSpec, ValuePath};
+use lockwatch_judge::time::ServerTime;
 
 use super::codec::{Answer, Ask, SessionId};
 use super::recipes::{self, Queue};
@@ -19,10 +19,12 @@ use crate::redis::accept::Caps;
 use crate::redis::parts;
 use crate::redis::read::turn;
 use crate::redis::replies::Replies;
-use crate::redis::value;
+use crate::redis::value::Finder;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
+/// The most holders of a read lock.
+const HOLDERS_MAX: usize = 1_000;
 
 /// The questions about switches, progress and the like that nodes can answer.
 const CAPS: Caps = Caps { pexpiretime: true, ..Caps::LEAST };
@@ -30,7 +32,7 @@ const CAPS: Caps = Caps { pexpiretime: true, ..Caps::LEAST };
 /// What is still to be asked about the task; nothing: the reading is complete.
 pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
     let mut out = Vec::new();
-    if let KindSpec::Lock(lock) = &spec.kind {
+    if let Some(lock) = lock_here(spec) {
         lock_asks(lock, answers, &mut out);
     }
     for question in questions(spec) {
@@ -43,6 +45,7 @@ pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
 fn questions(spec: &TaskSpec) -> Vec<crate::redis::ask::Ask> {
     let mut questions = Vec::new();
     match &spec.kind {
+        _ if spec.has_only_switches_here() => {}
         KindSpec::Turn(spec) if spec.in_value => questions.push(tree::object_ask(&spec.hash)),
         KindSpec::Turn(spec) => turn::asks(spec, &mut questions),
         KindSpec::Lock(_) | KindSpec::Queue(_) => {}
@@ -60,6 +63,7 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
     let mut replies = Replies::new(&replies);
     let mut parts = Parts::default();
     let guard = match &spec.kind {
+        kind if spec.has_only_switches_here() => kind.unknown(Unknown::NotReadYet),
         KindSpec::Lock(spec) => {
             let (lock, extras) = lock(spec, answers, &mut parts);
             GuardReading::Lock { lock, extras }
@@ -76,6 +80,11 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
     TaskReading { guard, parts }
 }
 
+/// The lock, if it is in the ensemble that is read.
+fn lock_here(spec: &TaskSpec) -> Option<&LockSpec> {
+    spec.lock().filter(|_| !spec.has_only_switches_here())
+}
+
 fn path(lock: &LockSpec) -> &str {
     core::str::from_utf8(&lock.key).unwrap_or_default()
 }
@@ -86,8 +95,7 @@ fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
         None => out.push(folder),
         Some(Some(Answer::Children(names, _))) => {
             let queue = queue(lock, names);
-            let shown = queue.contenders.iter().take(queue.holders.max(1) + SHOWN_MAX);
-            let data = shown.map(|name| Ask::Data(tree::join(path(lock), name)));
+            let data = shown(&queue).map(|(name, _)| Ask::Data(tree::join(path(lock), name)));
             out.extend(data.filter(|ask| !answers.contains_key(ask)));
         }
         // That the folder is made is announced only to those who asked whether it is there.
@@ -99,6 +107,16 @@ fn lock_asks(lock: &LockSpec, answers: &Answers, out: &mut Vec<Ask>) {
     }
 }
 
+/// The head of the queue.
+fn shown<'a>(queue: &Queue<'a>) -> impl Iterator<Item = (&'a str, Stands)> {
+    let blocks = queue.blocked_by.map(|name| (name, Stands::Blocks));
+    let holders = queue.holders;
+    let stands = move |at| if at < holders { Stands::Holds } else { Stands::Waits };
+    let most = holders.min(HOLDERS_MAX) + SHOWN_MAX;
+    let contenders = queue.contenders.clone().into_iter().take(most).enumerate();
+    blocks.into_iter().chain(contenders.map(move |(at, name)| (name, stands(at))))
+}
+
 fn queue<'a>(lock: &LockSpec, names: &'a [String]) -> Queue<'a> {
     recipes::named(lock.library.as_str())
         .map(|recipe| recipes::queue(recipe, names))
@@ -108,7 +126,7 @@ fn queue<'a>(lock: &LockSpec, names: &'a [String]) -> Queue<'a> {
 /// Whether one who has the lock went away between the questions, so that all of it must be asked
 /// again.
 pub(super) fn is_torn(spec: &TaskSpec, answers: &Answers) -> bool {
-    let Some(lock) = spec.lock() else { return false };
+    let Some(lock) = lock_here(spec) else { return false };
     let Some(Some(Answer::Children(names, _))) = answers.get(&Ask::Children(path(lock).into()))
     else {
         return false;
@@ -136,21 +154,37 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
     if queue.is_unordered {
         return unknown(Unknown::Layout);
     }
-    let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
-    let extras = Extras { waiters, fencing_token: None };
-    let mut holders = Vec::new();
-    for name in queue.contenders.iter().take(queue.holders) {
-        let data = answers.get(&Ask::Data(tree::join(path(lock), name)));
-        match data {
-            Some(Some(Answer::Data(data, stat))) => {
-                let holder = holder(name, stat.owner);
-                parts.hosts = parts.hosts.take().or_else(|| host(lock, &holder, data));
-                holders.push(holder);
-            }
-            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
-            _ => return unknown(Unknown::NotReadYet),
-        }
+    if queue.holders > HOLDERS_MAX {
+        return unknown(Unknown::TooLarge);
     }
+    let (mut holders, mut hosts, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, stands) in shown(&queue) {
+        let (data, stat) = match answers.get(&Ask::Data(tree::join(path(lock), name))) {
+            Some(Some(Answer::Data(data, stat))) => (data, stat),
+            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
+            // It waited, and has gone meanwhile.
+            _ if stands != Stands::Holds => continue,
+            _ => return unknown(Unknown::NotReadYet),
+        };
+        let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
+        if stands == Stands::Holds {
+            let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
+            hosts.extend(host(lock.host.as_deref(), data).map(|host| (client.clone(), host)));
+            holders.push(holder(name, client));
+        }
+        let says = data.get(..Contender::SAYS_BYTES_MAX).unwrap_or(data);
+        entries.push(Contender {
+            name: name.into(),
+            stands,
+            session,
+            since: Some(ServerTime::at(stat.created_ms)),
+            says: (!says.is_empty()).then(|| says.to_vec()),
+        });
+    }
+    parts.hosts = (!hosts.is_empty()).then_some(Ok(hosts));
+    let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
+    let entries = (!entries.is_empty()).then(|| Arc::new(entries));
+    let extras = Extras { waiters, fencing_token: None, queue: entries };
     holders.sort_unstable();
     let reading = match queue.mode {
         Some(mode) if !holders.is_empty() => {
@@ -162,26 +196,16 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
 }
 
 /// A session has the lock by one of its nodes. Another node of the same session is another hold.
-fn holder(name: &str, owner: Option<SessionId>) -> Holder {
-    let client = match owner {
-        Some(SessionId(id)) => format!("0x{id:x}"),
-        None => "no session".into(),
-    };
+fn holder(name: &str, client: Vec<u8>) -> Holder {
     let number = recipes::number(name).unwrap_or(name);
-    Holder {
-        client: client.into_bytes(),
-        thread: Some(number.as_bytes().to_vec()),
-        entries: None,
-        secret: false,
-    }
+    Holder { client, thread: Some(number.as_bytes().to_vec()), entries: None, secret: false }
 }
 
-/// The host that a contender's data name, at the configured place if there is one. A loopback address names none: it is what a machine calls
-/// itself.
-fn host(lock: &LockSpec, holder: &Holder, data: &[u8]) -> Option<HostsReading> {
-    let of = |host: Vec<u8>| vec![(holder.client.clone(), host)];
-    if let Some(path) = &lock.host {
-        return Some(value::find(path, data).map(of).map_err(|_| Unknown::ValuePath));
+/// The host that a contender's data name, at the configured place if there is one. Without one a
+/// loopback address names none: it is what a machine calls itself.
+fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
+    if let Some(path) = path {
+        return Finder::new(path).ok()?.find(data).ok();
     }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
@@ -191,19 +215,5 @@ fn host(lock: &LockSpec, holder: &Holder, data: &[u8]) -> Option<HostsReading> {
         && !text.starts_with("127.")
         && text != "::1"
         && text != "localhost";
-    is_host.then(|| Ok(of(text.as_bytes().to_vec())))
-}
-
-/// Whether a reading leads to an alert if it is of the past: nobody has what users may want.
-pub(super) fn is_bad_news(spec: &TaskSpec, found: &TaskReading) -> bool {
-    match &found.guard {
-        GuardReading::Lock { lock: LockReading::Free, .. } => {
-            let switches = found.parts.switches.as_ref();
-            let is_off = matches!(switches, Some(SwitchesReading::Read { switches, .. })
-                if wanted(switches) == Wanted::No);
-            spec.may_be_wanted() && !is_off
-        }
-        GuardReading::Turn(TurnReading::Read(turns)) => turns.len() != 1,
-        GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => false,
-    }
+    is_host.then(|| text.as_bytes().to_vec())
 }

@@ -15,6 +15,11 @@ use crate::redis::driver::{Failure, LinkId};
 
 /// The most children of a node that are read.
 pub(super) const CHILDREN_MAX: usize = 16_384;
+/// So long after it was granted, a session proves what is asked over it, in milliseconds: by then no
+/// majority can have elected another leader.
+const FRESH_MS: u64 = 250;
+/// While so many requests have no reply, no further task is asked about.
+const IN_FLIGHT_MAX: usize = 256;
 
 /// A session.
 #[derive(Debug)]
@@ -29,8 +34,10 @@ pub(super) struct Session {
     state: State,
     /// When the request for it was sent.
     pub(super) asked: Mono,
-    /// The newest change that the server is known to have.
-    pub(super) zxid: Zxid,
+    /// It was asked for without a change, because the line may be over, and has shown none yet.
+    pub(super) begins_line: bool,
+    /// Since when its server shows less than another one showed before.
+    pub(super) behind: Option<Mono>,
     next_xid: i32,
     /// What was not answered yet, in the order in which it was sent.
     in_flight: VecDeque<Flight>,
@@ -42,7 +49,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Dialling,
-    Open { timeout_ms: u32 },
+    Open { timeout_ms: u32, granted: Mono },
 }
 
 #[derive(Debug)]
@@ -58,12 +65,28 @@ struct Flight {
 pub(super) enum News {
     /// The session was granted.
     Granted,
-    /// A request with this tag was answered; `None`: more children than are read.
-    Answered(u64, Ask, Option<Answer>),
+    /// A request was answered.
+    Answered(Answered),
+    /// The server showed its newest change.
+    Shown(Zxid),
     /// What is at this path changed.
     Changed(String),
     /// Nothing for anybody.
     Nothing,
+}
+
+/// The reply to a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// The tag of the request.
+    pub(super) tag: u64,
+    pub(super) ask: Ask,
+    /// `None`: more than is read.
+    pub(super) answer: Option<Answer>,
+    /// The server's newest change.
+    pub(super) zxid: Zxid,
+    /// Size of the reply in bytes.
+    pub(super) bytes: usize,
 }
 
 impl Session {
@@ -75,7 +98,8 @@ impl Session {
             was_reached: false,
             state: State::Dialling,
             asked: at,
-            zxid: Zxid::default(),
+            begins_line: false,
+            behind: None,
             next_xid: 1,
             in_flight: VecDeque::new(),
             last_sent: at,
@@ -85,6 +109,16 @@ impl Session {
 
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
+    }
+
+    /// Whether it was granted just before `at`.
+    pub(super) fn is_fresh(&self, at: Mono) -> bool {
+        matches!(self.state, State::Open { granted, .. } if at.since_ms(granted) <= FRESH_MS)
+    }
+
+    /// Whether it can be asked about a further task.
+    pub(super) fn has_room(&self) -> bool {
+        self.is_open() && self.in_flight.len() < IN_FLIGHT_MAX
     }
 
     /// The frames for these questions. The replies come back with `tag`.
@@ -99,10 +133,9 @@ impl Session {
         bytes
     }
 
-    /// The frame that ends it.
-    pub(super) fn farewell(&mut self) -> Vec<u8> {
-        let xid = self.take_xid();
-        codec::close_session(xid)
+    /// The frame that ends it; `None`: it was not granted yet.
+    pub(super) fn farewell(&mut self) -> Option<Vec<u8>> {
+        self.is_open().then(|| codec::close_session(self.take_xid()))
     }
 
     fn take_xid(&mut self) -> i32 {
@@ -112,41 +145,13 @@ impl Session {
     }
 
     /// A frame came.
-    pub(super) fn take(&mut self, frame: &[u8]) -> Result<News, Failure> {
-        let State::Open { .. } = self.state else {
-            return match codec::greeting(frame).map_err(|Malformed| malformed())? {
-                Greeting::Session { timeout_ms, .. } => {
-                    self.state = State::Open { timeout_ms };
-                    Ok(News::Granted)
-                }
-                Greeting::Refused => Err(Failure::new(
-                    Unknown::Quorum,
-                    "the server grants no session: it has no majority of the ensemble behind it",
-                )),
-            };
-        };
-        match codec::said(frame).map_err(|Malformed| malformed())? {
-            Said::Reply { xid, zxid, body } => {
-                let flight = self.in_flight.pop_front().filter(|flight| flight.xid == xid);
-                let Some(Flight { ask, tag, .. }) = flight else {
-                    return Err(Failure::new(
-                        Unknown::Protocol,
-                        "the server answered another request than the oldest one",
-                    ));
-                };
-                self.zxid = self.zxid.max(zxid);
-                let body = body.as_deref().map_err(|code| *code);
-                if let Err(Code::SESSION_EXPIRED) = body {
-                    return Err(Failure::new(Unknown::Closed, "the session has expired"));
-                }
-                let answer =
-                    codec::answer(&ask, body, CHILDREN_MAX).map_err(|Malformed| malformed())?;
-                Ok(News::Answered(tag, ask, answer))
-            }
+    pub(super) fn take(&mut self, frame: &[u8], at: Mono) -> Result<News, Failure> {
+        let State::Open { .. } = self.state else { return self.greeted(frame, at) };
+        match codec::said(frame).map_err(malformed)? {
+            Said::Reply { xid, zxid, body } => self.replied((xid, zxid), Some(body), frame.len()),
             Said::Pong(zxid) => {
-                self.zxid = self.zxid.max(zxid);
-                self.pinged = None;
-                Ok(News::Nothing)
+                self.pinged.take().ok_or_else(|| malformed(Malformed))?;
+                Ok(News::Shown(zxid))
             }
             Said::LoggedIn(Ok(())) => Ok(News::Nothing),
             Said::LoggedIn(Err(_)) => {
@@ -157,41 +162,86 @@ impl Session {
         }
     }
 
-    /// When it must be looked after again.
-    pub(super) fn next_wake(&self, timeout_ms: u64) -> Mono {
-        let oldest = self.oldest().map(|sent| sent.plus_ms(timeout_ms));
-        match self.state {
-            State::Dialling => self.asked.plus_ms(timeout_ms),
-            State::Open { timeout_ms: lasts_ms } => {
-                let ping = self.last_sent.plus_ms(u64::from(lasts_ms / 3));
-                oldest.map_or(ping, |oldest| oldest.min(ping))
+    /// A frame came that is too large to be read.
+    pub(super) fn take_too_large(&mut self, header: &[u8], bytes: usize) -> Result<News, Failure> {
+        match codec::said(header).map_err(malformed)? {
+            Said::Reply { xid, zxid, body: Ok(_) } if self.is_open() => {
+                self.replied((xid, zxid), None, bytes)
             }
+            _ => Err(malformed(Malformed)),
         }
     }
 
-    fn oldest(&self) -> Option<Mono> {
+    fn greeted(&mut self, frame: &[u8], at: Mono) -> Result<News, Failure> {
+        match codec::greeting(frame).map_err(malformed)? {
+            Greeting::Session { timeout_ms, .. } => {
+                self.state = State::Open { timeout_ms, granted: at };
+                Ok(News::Granted)
+            }
+            Greeting::Refused => Err(Failure::new(
+                Unknown::Quorum,
+                "the server grants no session: it has no majority of the ensemble behind it",
+            )),
+        }
+    }
+
+    fn replied(
+        &mut self,
+        (xid, zxid): (i32, Zxid),
+        body: Option<Result<&[u8], Code>>,
+        bytes: usize,
+    ) -> Result<News, Failure> {
+        let flight = self.in_flight.pop_front().filter(|flight| flight.xid == xid);
+        let Some(Flight { ask, tag, .. }) = flight else {
+            return Err(Failure::new(
+                Unknown::Protocol,
+                "the server answered another request than the oldest one",
+            ));
+        };
+        if body == Some(Err(Code::SESSION_EXPIRED)) {
+            return Err(Failure::new(Unknown::Closed, "the session has expired"));
+        }
+        let answer = match body {
+            Some(body) => codec::answer(&ask, body, CHILDREN_MAX).map_err(malformed)?,
+            None => None,
+        };
+        Ok(News::Answered(Answered { tag, ask, answer, zxid, bytes }))
+    }
+
+    /// When it must be looked after again.
+    pub(super) fn next_wake(&self, timeout_ms: u64) -> Mono {
+        let owed = self.owed_since().map(|sent| sent.plus_ms(timeout_ms));
+        self.ping_at().into_iter().chain(owed).min().unwrap_or(Mono::MAX)
+    }
+
+    /// Since when the server owes an answer.
+    fn owed_since(&self) -> Option<Mono> {
+        if !self.is_open() {
+            return Some(self.asked);
+        }
         let request = self.in_flight.front().map(|flight| flight.sent);
         request.into_iter().chain(self.pinged).min()
     }
 
     /// Whether the server owes an answer for longer than `timeout_ms`.
     pub(super) fn is_overdue(&self, timeout_ms: u64, at: Mono) -> bool {
-        let since = if self.is_open() { self.oldest() } else { Some(self.asked) };
-        since.is_some_and(|since| at.since_ms(since) >= timeout_ms)
+        self.owed_since().is_some_and(|since| at.since_ms(since) >= timeout_ms)
+    }
+
+    /// When a ping is due; `None` while one has no answer.
+    fn ping_at(&self) -> Option<Mono> {
+        let State::Open { timeout_ms, .. } = self.state else { return None };
+        self.pinged.is_none().then(|| self.last_sent.plus_ms(u64::from(timeout_ms / 3)))
     }
 
     /// A ping, if one is due.
     pub(super) fn ping(&mut self, at: Mono) -> Option<Vec<u8>> {
-        let State::Open { timeout_ms, .. } = self.state else { return None };
-        let is_due = at.since_ms(self.last_sent) >= u64::from(timeout_ms / 3);
-        is_due.then(|| {
-            self.last_sent = at;
-            self.pinged.get_or_insert(at);
-            codec::ping()
-        })
+        self.ping_at().filter(|due| *due <= at)?;
+        (self.last_sent, self.pinged) = (at, Some(at));
+        Some(codec::ping())
     }
 }
 
-fn malformed() -> Failure {
+fn malformed(_: Malformed) -> Failure {
     Failure::new(Unknown::Protocol, "the server does not follow ZooKeeper's protocol")
 }

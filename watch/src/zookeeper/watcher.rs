@@ -1,9 +1,5 @@
 //! The watcher of one ensemble: has a session with one of its servers, reads each task when it is
 //! due or something of it changed, and makes evidence of all results.
-//!
-//! A server that has lost its majority goes on to answer for a while, with the past. That nobody
-//! has a lock is therefore believed only of a server that has just granted a new session, which
-//! takes a majority. Until then such a reading is held back.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,40 +9,45 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{
-    Attestation, Input as Evidence, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology,
+    Attestation, Input as Evidence, NodeNews, NodeNewsKind, Outcome, Role, SaidOf, Sample,
+    Standing, Topology,
 };
-use lockwatch_judge::reading::{TaskReading, Unknown};
-use lockwatch_judge::spec::TaskIndex;
+use lockwatch_judge::reading::{Parts, TaskReading, Unknown};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-use super::codec::{self, Answer, Ask};
+use super::codec::{self, Zxid};
 use super::driver::{Action, Dial, Event, Exchange, Input};
 use super::line::Line;
+use super::proving::{Known, Proving};
 use super::read;
-use super::session::{News, Session};
-use super::store::Assignment;
+use super::schedule::Schedule;
+use super::session::{Answered, News, Session};
+use super::store::{Assignment, Store};
 use super::tree::Answers;
 use crate::redis::driver::{Failure, LinkId, Note, Now};
 
-/// After a hint, a task is read again no sooner than this after its last reading, in milliseconds.
-const HINT_PAUSE_MS: u64 = 20;
-/// So long a proof holds, in milliseconds.
-const PROOF_MS: u64 = 5_000;
-/// The pause between two proofs, in milliseconds: each session costs the ensemble two changes.
-const PROOF_PAUSE_MS: u64 = 1_000;
-/// The pause after all servers were tried in vain, in milliseconds.
+/// The pause after all servers were tried in vain, in milliseconds. No two sessions are asked for
+/// within it.
 const RETRY_MS: u64 = 1_000;
 /// The lifetime of a session that is asked for, in milliseconds.
 const SESSION_MS: u32 = 10_000;
 /// So often a task is asked about again at once, if what was asked changed meanwhile.
 const ROUNDS_MAX: u8 = 3;
+/// So long a server may show less than another one did, in milliseconds.
+const LAG_MS: u64 = 1_000;
+/// The agent's wall clock is taken over by a new session if it has moved by more than this, in
+/// milliseconds: the machine was suspended.
+const DRIFT_MS: u64 = 10_000;
 
 /// Watches one ensemble. Call [`Watcher::poll`] until it returns nothing: after each
 /// [`Watcher::handle`], and at [`Watcher::next_wake`].
 #[derive(Debug)]
 pub struct Watcher {
     assignment: Arc<Assignment>,
-    tasks: Vec<Task>,
+    schedule: Schedule,
+    /// What is known of the tasks, by their positions.
+    known: Vec<Known>,
     line: Line,
     /// The session that reads and watches.
     main: Option<Session>,
@@ -56,30 +57,10 @@ pub struct Watcher {
     proving: Proving,
     /// Tasks that are being read, by the tag of their questions.
     readings: BTreeMap<u64, Reading>,
+    /// The clock of the ensemble, which shows none of its own: the agent's wall clock at one
+    /// instant. A step of that clock must not look like one of the ensemble's.
+    clock: Now,
     out: Out,
-}
-
-/// When a task is read.
-#[derive(Debug)]
-struct Task {
-    due: Mono,
-    /// When it was read last.
-    read: Mono,
-    is_hinted: bool,
-    is_busy: bool,
-    /// When it was read last over a new session.
-    proved: Option<Mono>,
-    /// The paths that its newest reading asked about.
-    paths: BTreeSet<alloc::string::String>,
-}
-
-impl Task {
-    fn due(&self) -> Mono {
-        match self.is_hinted {
-            true => self.due.min(self.read.plus_ms(HINT_PAUSE_MS)),
-            false => self.due,
-        }
-    }
 }
 
 /// Which server is tried next, and when.
@@ -90,19 +71,22 @@ struct Redial {
     /// Attempts in vain since the last session.
     in_vain: usize,
     why: Unknown,
+    /// For so many more attempts the reason is that there is no majority.
+    no_majority: usize,
+    /// Why each server, by its position, could not be reached, as far as that was noted.
+    noted: BTreeMap<usize, Unknown>,
     /// When to report again that nothing can be read.
     report_at: Mono,
 }
 
-/// What waits for a proof.
-#[derive(Debug)]
-struct Proving {
-    /// The positions of tasks.
-    waiting: BTreeSet<usize>,
-    /// So many servers gave none.
-    in_vain: usize,
-    /// When to ask for the next one.
-    at: Mono,
+impl Redial {
+    /// There is no session, for this reason. What one server of an ensemble says of it, that it has
+    /// no majority, explains more than that the others cannot be reached.
+    fn failed(&mut self, why: Unknown, servers: usize) {
+        let is_quorum = why == Unknown::Quorum;
+        self.no_majority = if is_quorum { servers } else { self.no_majority.saturating_sub(1) };
+        self.why = if self.no_majority > 0 { Unknown::Quorum } else { why };
+    }
 }
 
 /// A task that is being read.
@@ -110,10 +94,17 @@ struct Proving {
 struct Reading {
     position: usize,
     link: LinkId,
-    sent: Now,
+    sent: Mono,
+    /// Whether its session was granted just before.
+    is_proved: bool,
+    /// The newest change that any server had shown before.
+    floor: Zxid,
+    /// The first change that the server showed.
+    zxid: Option<Zxid>,
     /// Questions without an answer.
     open: usize,
     round: u8,
+    bytes: usize,
     answers: Answers,
 }
 
@@ -132,8 +123,10 @@ impl Watcher {
     /// agents are on one.
     pub fn new(assignment: Arc<Assignment>, now: Now, seed: u64) -> Watcher {
         let servers = u64::try_from(assignment.store.servers.len().max(1)).unwrap_or(1);
-        let mut watcher = Watcher {
-            tasks: Vec::new(),
+        let count = assignment.tasks.len();
+        Watcher {
+            schedule: Schedule::new(count, assignment.store.interval_ms, now.mono),
+            known: (0..count).map(|_| Known::new(Some(now.mono))).collect(),
             line: Line::default(),
             main: None,
             proof: None,
@@ -142,10 +135,13 @@ impl Watcher {
                 at: now.mono,
                 in_vain: 0,
                 why: Unknown::NotReadYet,
-                report_at: now.mono,
+                no_majority: 0,
+                noted: BTreeMap::new(),
+                report_at: now.mono.plus_ms(assignment.store.interval_ms),
             },
-            proving: Proving { waiting: BTreeSet::new(), in_vain: 0, at: now.mono },
+            proving: Proving::new(now.mono),
             readings: BTreeMap::new(),
+            clock: now,
             out: Out {
                 actions: VecDeque::new(),
                 links: 0,
@@ -154,9 +150,7 @@ impl Watcher {
                 reported: None,
             },
             assignment,
-        };
-        watcher.begin_tasks(now.mono);
-        watcher
+        }
     }
 
     /// Takes in what happened.
@@ -183,13 +177,22 @@ impl Watcher {
         let timeout_ms = self.assignment.store.timeout_ms;
         let sessions = [&self.main, &self.proof].into_iter().flatten();
         let sessions = sessions.map(|session| session.next_wake(timeout_ms));
-        let is_open = self.main.as_ref().is_some_and(Session::is_open);
-        let dial = self.main.is_none().then_some(self.dial.at);
-        let report = (!is_open).then_some(self.dial.report_at);
-        let is_waiting = !self.proving.waiting.is_empty() && self.proof.is_none();
-        let proof = is_waiting.then_some(self.proving.at);
-        let tasks = self.tasks.iter().filter(|task| is_open && !task.is_busy).map(Task::due);
-        sessions.chain(dial).chain(report).chain(proof).chain(tasks).min()
+        let main = self.main.as_ref();
+        let dial = main.is_none().then_some(self.dial.at);
+        let report = (!self.is_open()).then_some(self.dial.report_at);
+        let tasks = self.schedule.next().filter(|_| main.is_some_and(Session::has_room));
+        sessions.chain(dial).chain(report).chain(self.proof_at()).chain(tasks).min()
+    }
+
+    /// Whether there is a session that watches.
+    fn is_open(&self) -> bool {
+        self.main.as_ref().is_some_and(Session::is_open)
+    }
+
+    /// When to ask for a session that proves, if something waits for it.
+    fn proof_at(&self) -> Option<Mono> {
+        let is_missing = self.is_open() && self.proof.is_none() && !self.proving.waiting.is_empty();
+        is_missing.then(|| self.proving.at())
     }
 
     /// Does everything that is due now.
@@ -198,18 +201,25 @@ impl Watcher {
         if self.main.is_none() && self.dial.at <= now.mono {
             self.main = self.open(self.dial.next, now.mono);
         }
-        if self.main.as_ref().is_some_and(Session::is_open) {
-            for position in self.due(now.mono) {
-                self.begin(position, false, now);
-            }
-        } else if self.dial.report_at <= now.mono {
+        if !self.is_open() && self.dial.report_at <= now.mono {
             self.dial.report_at = now.mono.plus_ms(self.assignment.store.interval_ms);
-            let all = (0..self.tasks.len()).collect();
+            let all = (0..self.assignment.tasks.len()).collect();
             self.report_failed(None, all, self.dial.why, now.mono);
         }
-        let is_waiting = !self.proving.waiting.is_empty() && self.proof.is_none();
-        if is_waiting && self.proving.at <= now.mono {
-            self.proof = self.open(self.next_prover(), now.mono);
+        while self.main.as_ref().is_some_and(Session::has_room)
+            && let Some(position) = self.schedule.take(now.mono)
+        {
+            self.begin(position, false, now.mono);
+        }
+        if self.proof_at().is_some_and(|at| at <= now.mono) {
+            let main = self.main.as_ref().map_or(0, |main| main.position);
+            let server = self.proving.server(self.assignment.store.servers.len(), main);
+            self.proof = self.open(server, now.mono);
+        }
+        while self.proof.as_ref().is_some_and(Session::has_room)
+            && let Some(position) = self.proving.queue.pop_front()
+        {
+            self.begin(position, true, now.mono);
         }
     }
 
@@ -230,33 +240,6 @@ impl Watcher {
         }
     }
 
-    /// The positions of the tasks to be read now.
-    fn due(&self, now: Mono) -> Vec<usize> {
-        let is_due = |task: &Task| !task.is_busy && task.due() <= now;
-        let due = self.tasks.iter().enumerate().filter(|(_, task)| is_due(task));
-        due.map(|(position, _)| position).collect()
-    }
-
-    /// Begins with all tasks, each at another instant of the interval.
-    fn begin_tasks(&mut self, now: Mono) {
-        let interval_ms = self.assignment.store.interval_ms;
-        let count = self.assignment.tasks.len();
-        let offset_ms = |position: usize| {
-            let [position, count] =
-                [position, count.max(1)].map(|it| u64::try_from(it).unwrap_or(1));
-            position.saturating_mul(interval_ms) / count
-        };
-        let begin = |position| Task {
-            due: now.plus_ms(offset_ms(position)),
-            read: Mono::at(0),
-            is_hinted: false,
-            is_busy: false,
-            proved: None,
-            paths: BTreeSet::new(),
-        };
-        self.tasks = (0..count).map(begin).collect();
-    }
-
     /// Asks for a session with the server at this position.
     fn open(&mut self, position: usize, now: Mono) -> Option<Session> {
         let store = &self.assignment.store;
@@ -267,27 +250,30 @@ impl Watcher {
         self.out.actions.push_back(Action::Dial(Dial {
             link,
             to,
-            greeting: codec::connect(SESSION_MS, self.line.newest()),
+            greeting: codec::connect(SESSION_MS, self.line.named()),
             attempt: self.dial.in_vain,
             timeout_ms: store.timeout_ms,
         }));
-        Some(Session::new(link, server, position, now))
+        let mut session = Session::new(link, server, position, now);
+        session.begins_line = self.line.is_doubted();
+        Some(session)
     }
 
     /// Begins to read a task.
-    fn begin(&mut self, position: usize, is_proof: bool, now: Now) {
+    fn begin(&mut self, position: usize, is_proof: bool, now: Mono) {
         let session = if is_proof { &self.proof } else { &self.main };
-        let (Some(session), Some(task)) = (session, self.tasks.get_mut(position)) else { return };
-        task.is_busy = true;
-        task.is_hinted = false;
-        task.due = now.mono.plus_ms(self.assignment.store.interval_ms);
+        let Some(session) = session else { return };
         self.out.tags += 1;
         let reading = Reading {
             position,
             link: session.link,
             sent: now,
+            is_proved: session.is_fresh(now),
+            floor: if session.begins_line { Zxid::default() } else { self.line.newest() },
+            zxid: None,
             open: 0,
             round: 1,
+            bytes: 0,
             answers: Answers::new(),
         };
         self.readings.insert(self.out.tags, reading);
@@ -295,13 +281,16 @@ impl Watcher {
     }
 
     /// Asks what is still to be asked of a reading, or ends it.
-    fn go_on(&mut self, tag: u64, now: Now) {
+    fn go_on(&mut self, tag: u64, now: Mono) {
         let Some(reading) = self.readings.get_mut(&tag) else { return };
         let Some((_, spec)) = self.assignment.tasks.get(reading.position) else { return };
+        let sessions = [&mut self.main, &mut self.proof].into_iter();
+        let session = sessions.flatten().find(|session| session.link == reading.link);
+        let Some(session) = session else { return };
         let mut asks = read::asks(spec, &reading.answers);
         if asks.is_empty() && reading.round < ROUNDS_MAX && read::is_torn(spec, &reading.answers) {
             reading.round += 1;
-            reading.sent = now;
+            (reading.sent, reading.is_proved) = (now, session.is_fresh(now));
             reading.answers.clear();
             asks = read::asks(spec, &reading.answers);
         }
@@ -310,17 +299,16 @@ impl Watcher {
             return;
         }
         reading.open = asks.len();
-        let session = [&mut self.main, &mut self.proof].into_iter().flatten();
-        let mut session = session.filter(|session| session.link == reading.link);
-        if let Some(session) = session.next() {
-            let frames = session.ask(&asks, tag, now.mono);
-            self.out.actions.push_back(Action::Send { link: session.link, frames });
-        }
+        let frames = session.ask(&asks, tag, now);
+        self.out.actions.push_back(Action::Send { link: session.link, frames });
     }
 
     /// A question was answered.
-    fn answered(&mut self, tag: u64, ask: Ask, answer: Option<Answer>, now: Now) {
+    fn answered(&mut self, answered: Answered, now: Mono) {
+        let Answered { tag, ask, answer, zxid, bytes } = answered;
         let Some(reading) = self.readings.get_mut(&tag) else { return };
+        reading.zxid.get_or_insert(zxid);
+        reading.bytes += bytes;
         reading.answers.insert(ask, answer);
         reading.open = reading.open.saturating_sub(1);
         if reading.open == 0 {
@@ -329,53 +317,76 @@ impl Watcher {
     }
 
     /// All of a task was read.
-    fn end(&mut self, tag: u64, now: Now) {
+    fn end(&mut self, tag: u64, now: Mono) {
         let Some(reading) = self.readings.remove(&tag) else { return };
         let is_proof = self.proof.as_ref().is_some_and(|proof| proof.link == reading.link);
-        let session = if is_proof { &self.proof } else { &self.main };
-        let (Some(session), Some((index, spec))) =
-            (session, self.assignment.tasks.get(reading.position))
-        else {
+        let session = if is_proof { &mut self.proof } else { &mut self.main };
+        let (Some(session), Some(known), Some((index, spec))) = (
+            session,
+            self.known.get(reading.position),
+            self.assignment.tasks.get(reading.position),
+        ) else {
             return;
         };
-        let (server, zxid) = (Arc::clone(&session.server), session.zxid);
+        let server = Arc::clone(&session.server);
+        let zxid = reading.zxid.unwrap_or_default();
+        let is_behind = zxid < reading.floor.max(known.zxid);
+        session.behind = is_behind.then(|| session.behind.unwrap_or(reading.sent));
         let found = read::reading(spec, &reading.answers);
-        let took_ms = now.mono.since_ms(reading.sent.mono);
-        let outcome = if took_ms > self.assignment.store.timeout_ms {
-            Err(Unknown::Late)
-        } else if self.line.shows(zxid) {
-            Err(Unknown::Late)
-        } else {
-            Ok(found)
+        let is_late = now.since_ms(reading.sent) > self.assignment.store.timeout_ms;
+        let outcome = match (is_late, is_behind) {
+            (true, _) => Err(Unknown::Late),
+            (false, true) => Err(Unknown::Behind),
+            (false, false) => Ok(found),
         };
         let (index, spec) = (*index, Arc::clone(spec));
         self.show(index, &server, &reading, &outcome, now);
-        let Some(task) = self.tasks.get_mut(reading.position) else { return };
-        task.read = reading.sent.mono;
-        task.paths = reading.answers.keys().map(|ask| ask.path().into()).collect();
-        if is_proof {
-            task.proved = Some(reading.sent.mono);
-            self.proving.waiting.remove(&reading.position);
+        if !is_proof {
+            let paths = reading.answers.keys().map(|ask| ask.path().into()).collect();
+            self.schedule.read(reading.position, paths, reading.bytes, now);
         }
-        let needs_proof = outcome.as_ref().is_ok_and(|found| read::is_bad_news(&spec, found))
-            && task.proved.is_none_or(|at| now.mono.since_ms(at) > PROOF_MS);
         match outcome {
-            Ok(_) if needs_proof => {
-                // It stays busy until it was read again over a new session.
+            Ok(found) => {
+                (self.dial.in_vain, self.dial.no_majority) = (0, 0);
+                self.take((index, &spec), &server, &reading, found, now);
+            }
+            Err(why) if is_late => {
+                self.report_failed(Some(&server), vec![reading.position], why, reading.sent);
+            }
+            // It may only need a moment.
+            Err(_) if !is_proof => self.schedule.soon(reading.position, now),
+            Err(_) => {}
+        }
+    }
+
+    /// A reading of a task was accepted. Bad news waits for a proof.
+    fn take(
+        &mut self,
+        (index, spec): (TaskIndex, &TaskSpec),
+        server: &Arc<str>,
+        reading: &Reading,
+        found: TaskReading,
+        now: Mono,
+    ) {
+        let Store { interval_ms, timeout_ms, .. } = self.assignment.store;
+        let sent = reading.sent;
+        let time = self.time(sent);
+        let Some(known) = self.known.get_mut(reading.position) else { return };
+        // A newer one was quicker, over the other session.
+        if sent < known.sent {
+            return;
+        }
+        let is_bad = known.is_bad_news(spec, &found, (sent, time));
+        if is_bad && !reading.is_proved {
+            let pause_ms = interval_ms.saturating_add(timeout_ms);
+            if !known.is_repeated(spec, &found, (sent, pause_ms)) {
                 self.proving.waiting.insert(reading.position);
-                return;
             }
-            Ok(found) => self.report_read(index, &server, &reading, found, now),
-            Err(why) => {
-                self.report_failed(Some(&server), vec![reading.position], why, reading.sent.mono);
-            }
+            return;
         }
-        if let Some(task) = self.tasks.get_mut(reading.position) {
-            task.is_busy = false;
-        }
-        if is_proof {
-            self.end_proof(now);
-        }
+        known.reported(&found, is_bad, sent, reading.zxid.unwrap_or_default());
+        self.proving.waiting.remove(&reading.position);
+        self.report_read(index, server, sent, found, now);
     }
 }
 
@@ -390,146 +401,203 @@ impl Watcher {
                 session.was_reached = true;
                 return;
             }
-            Event::Frame { received: _, frame } => session.take(&frame),
+            Event::Frame(frame) => session.take(&frame, now.mono),
+            Event::TooLarge { header, bytes } => session.take_too_large(&header, bytes),
             Event::Failed(failure) => Err(failure),
         };
         match news {
             Ok(News::Granted) => self.granted(is_proof, now),
-            Ok(News::Answered(tag, ask, answer)) => self.answered(tag, ask, answer, now),
-            Ok(News::Changed(path)) => self.changed(&path),
-            Ok(News::Nothing) => {}
+            Ok(News::Answered(answered)) => {
+                self.shown(is_proof, answered.zxid);
+                self.answered(answered, now.mono);
+            }
+            Ok(News::Shown(zxid)) => self.shown(is_proof, zxid),
+            // The other session is about to end.
+            Ok(News::Changed(path)) if !is_proof => self.schedule.changed(&path),
+            Ok(News::Changed(_) | News::Nothing) => {}
             Err(failure) => self.lost(is_proof, failure, now),
+        }
+        self.end_sessions(now);
+    }
+
+    /// A server showed its newest change.
+    fn shown(&mut self, is_proof: bool, zxid: Zxid) {
+        let session = if is_proof { &mut self.proof } else { &mut self.main };
+        let begins = session.as_mut().is_some_and(|it| core::mem::take(&mut it.begins_line));
+        if begins && self.line.begins(zxid) {
+            self.known.iter_mut().for_each(|known| known.zxid = Zxid::default());
+        }
+        self.line.shows(zxid);
+    }
+
+    /// Ends the session that proved once nothing waits for it, and one that stays behind.
+    fn end_sessions(&mut self, now: Now) {
+        let is_asked = |session: &Session, readings: &BTreeMap<u64, Reading>| {
+            readings.values().any(|reading| reading.link == session.link)
+        };
+        let is_over = self.proving.queue.is_empty();
+        let readings = &self.readings;
+        let proof =
+            self.proof.take_if(|proof| is_over && proof.is_open() && !is_asked(proof, readings));
+        if let Some(proof) = proof {
+            self.dismiss(proof);
+            // Nothing is known of that server any more.
+            self.out.reported = None;
+            if let Some(main) = self.main.as_ref().filter(|main| main.is_open()) {
+                let server = Arc::clone(&main.server);
+                self.report_topology(&server);
+            }
+        }
+        let behind = self.main.as_ref().and_then(|main| main.behind);
+        if behind.is_some_and(|since| now.mono.since_ms(since) >= LAG_MS) {
+            let words = "the server is behind what another one showed";
+            self.lost(false, Failure::new(Unknown::Behind, words), now);
         }
     }
 
-    /// What is at this path changed: the tasks with it are read at once.
-    fn changed(&mut self, path: &str) {
-        for task in self.tasks.iter_mut().filter(|task| task.paths.contains(path)) {
-            task.is_hinted = true;
-        }
+    /// Ends a session that is not wanted any more.
+    fn dismiss(&mut self, mut session: Session) {
+        let link = session.link;
+        let farewell = session.farewell().map(|frames| Action::Send { link, frames });
+        self.out.actions.extend(farewell.into_iter().chain([Action::Close(link)]));
     }
 
     /// A server granted a session.
     fn granted(&mut self, is_proof: bool, now: Now) {
         self.line.granted();
-        if is_proof {
-            let waiting: Vec<usize> = self.proving.waiting.iter().copied().collect();
-            for position in waiting {
-                self.begin(position, true, now);
-            }
-            return;
+        match &self.proof {
+            Some(proof) if is_proof => self.proving.granted(proof.position, now.mono),
+            _ => self.watches(now),
         }
-        self.dial.in_vain = 0;
-        let Some(server) = self.main.as_ref().map(|main| Arc::clone(&main.server)) else { return };
+    }
+
+    /// The main session was granted: all tasks are read at once, because what happened without a
+    /// session is not known.
+    fn watches(&mut self, now: Now) {
+        let Some(main) = &self.main else { return };
+        let server = Arc::clone(&main.server);
+        let drift_ms = now.wall.0.saturating_sub(self.time(now.mono).ms());
+        if drift_ms.unsigned_abs() > DRIFT_MS {
+            self.clock = now;
+        }
+        self.dial.noted.clear();
         self.report_topology(&server);
-        self.news(&server, NodeNewsKind::Connected { version: None, role: None });
+        self.news(&server, NodeNewsKind::Connected { version: None, role: Some(Role::Member) });
         self.note(Note::Connected { node: server, version: None, role: None });
-        // All tasks at once: what happened without a session is not known.
-        for position in 0..self.tasks.len() {
-            if self.tasks.get(position).is_some_and(|task| !task.is_busy) {
-                self.begin(position, false, now);
-            }
-        }
+        self.schedule.all_at_once(now.mono);
     }
 
     /// A session is over, or was not granted.
     fn lost(&mut self, is_proof: bool, failure: Failure, now: Now) {
         let slot = if is_proof { &mut self.proof } else { &mut self.main };
         let Some(session) = slot.take() else { return };
-        self.out.actions.push_back(Action::Close(session.link));
-        let servers = self.assignment.store.servers.len();
+        let (position, server) = (session.position, Arc::clone(&session.server));
         let mut failure = failure;
         if session.was_reached && !session.is_open() && failure.why == Unknown::Closed {
-            self.line.refused(servers);
             let words = "the server closed the connection instead of granting a session: it has no \
                          majority of the ensemble behind it, or older data than others showed";
             failure = Failure::new(Unknown::Quorum, words);
+            if !is_proof {
+                self.line.refused(self.assignment.store.servers.len());
+            }
         }
+        let is_brief = session.is_open() && now.mono.since_ms(session.asked) < RETRY_MS;
+        let mut tasks = self.stop_reading(&session);
+        self.dismiss(session);
+        self.news(&server, NodeNewsKind::Failed { why: failure.why });
+        let words = failure.detail.as_str().into();
+        self.news(&server, NodeNewsKind::Said { why: failure.why, words });
+        if is_proof {
+            self.no_proof(now.mono);
+            return;
+        }
+        tasks.extend(core::mem::take(&mut self.proving.waiting));
+        self.report_failed(Some(&server), tasks, failure.why, now.mono);
+        self.dial.failed(failure.why, self.assignment.store.servers.len());
+        self.dial.report_at = now.mono.plus_ms(self.assignment.store.interval_ms);
+        if self.dial.noted.insert(position, failure.why) != Some(failure.why) {
+            self.note(Note::CannotConnect(server, failure));
+        }
+        self.redial(position, is_brief, now);
+    }
+
+    /// Forgets what is being read over a session. Returns the positions of those tasks.
+    fn stop_reading(&mut self, session: &Session) -> Vec<usize> {
         let mut tasks = Vec::new();
         self.readings.retain(|_, reading| {
             let is_on_it = reading.link == session.link;
             tasks.extend(is_on_it.then_some(reading.position));
             !is_on_it
         });
-        self.news(&session.server, NodeNewsKind::Failed { why: failure.why });
-        let words = failure.detail.as_str().into();
-        self.news(&session.server, NodeNewsKind::Said { why: failure.why, words });
-        if is_proof {
-            self.no_proof(failure.why, now);
-            return;
-        }
-        for position in &tasks {
-            if let Some(task) = self.tasks.get_mut(*position) {
-                task.is_busy = false;
-            }
-        }
-        self.report_failed(Some(&session.server), tasks, failure.why, now.mono);
-        self.dial.why = failure.why;
-        self.dial.next = (session.position + 1) % servers.max(1);
+        tasks
+    }
+
+    /// The session with the server at this position is over: another one is to watch.
+    fn redial(&mut self, position: usize, is_brief: bool, now: Now) {
+        let servers = self.assignment.store.servers.len().max(1);
+        self.dial.next = (position + 1) % servers;
         self.dial.in_vain += 1;
-        let is_round = self.dial.in_vain.is_multiple_of(servers.max(1));
-        self.dial.at = now.mono.plus_ms(if is_round { RETRY_MS } else { 0 });
-        self.dial.report_at = now.mono.plus_ms(self.assignment.store.interval_ms);
-        self.note(Note::CannotConnect(session.server, failure));
-    }
-
-    /// The place of the server that is asked for a new session: another one than that of the
-    /// session that watches, if there is one.
-    fn next_prover(&self) -> usize {
-        let main = self.main.as_ref().map_or(self.dial.next, |main| main.position);
-        (main + 1 + self.proving.in_vain) % self.assignment.store.servers.len().max(1)
-    }
-
-    /// A server gave no proof. The next one is asked; if none gives it, what waits is unknown.
-    fn no_proof(&mut self, why: Unknown, now: Now) {
-        self.proving.in_vain += 1;
-        self.proving.at = now.mono;
-        if self.proving.in_vain < self.assignment.store.servers.len() {
-            return;
-        }
-        self.proving.in_vain = 0;
-        self.proving.at = now.mono.plus_ms(PROOF_PAUSE_MS);
-        let waiting: Vec<usize> = core::mem::take(&mut self.proving.waiting).into_iter().collect();
-        for position in &waiting {
-            if let Some(task) = self.tasks.get_mut(*position) {
-                task.is_busy = false;
+        let waits = is_brief || self.dial.in_vain.is_multiple_of(servers);
+        self.dial.at = now.mono.plus_ms(if waits { RETRY_MS } else { 0 });
+        self.proving.queue.clear();
+        if let Some(proof) = self.proof.take() {
+            self.stop_reading(&proof);
+            self.main = Some(proof);
+            if self.is_open() {
+                self.watches(now);
             }
         }
-        self.report_failed(None, waiting, why, now.mono);
     }
 
-    /// Ends the session that proved, once nothing waits for it.
-    fn end_proof(&mut self, now: Now) {
-        let is_over = self.proving.waiting.is_empty();
-        let Some(mut session) = self.proof.take_if(|_| is_over) else { return };
-        let (link, frames) = (session.link, session.farewell());
-        self.out.actions.extend([Action::Send { link, frames }, Action::Close(link)]);
-        self.proving.in_vain = 0;
-        self.proving.at = now.mono.plus_ms(PROOF_PAUSE_MS);
+    /// A server gave no proof. If none does, what waits is unknown. The session that watches goes
+    /// on: it may be right, and what it shows of other tasks is no bad news.
+    fn no_proof(&mut self, now: Mono) {
+        self.proving.queue.clear();
+        let unproved = self.proving.refused(self.assignment.store.servers.len(), now);
+        let Some(server) = self.main.as_ref().map(|main| Arc::clone(&main.server)) else { return };
+        for position in unproved {
+            let Some((index, spec)) = self.assignment.tasks.get(position) else { continue };
+            let (task, why) = (*index, Unknown::Quorum);
+            let found = TaskReading { guard: spec.kind.unknown(why), parts: Parts::default() };
+            let words = "no server grants a new session, so a majority of the ensemble may be \
+                         gone, and what is read may be of the past";
+            let said = SaidOf { task, why, words: words.into() };
+            self.news(&server, NodeNewsKind::SaidOf(vec![said]));
+            self.report_read(task, &server, now, found, now);
+        }
     }
 
     /// Applies a new assignment. What is being read belongs to the old one and is dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>, same_logins: bool, now: Now) {
-        let same_servers = self.assignment.store.servers == assignment.store.servers;
-        self.assignment = assignment;
+        let old = core::mem::replace(&mut self.assignment, assignment);
+        let (before, after) = (&old.store.servers, &self.assignment.store.servers);
+        let is_same = before == after && same_logins;
+        if !after.iter().any(|server| before.contains(server)) {
+            self.line.over();
+        }
+        let count = self.assignment.tasks.len();
+        self.schedule = Schedule::new(count, self.assignment.store.interval_ms, now.mono);
+        // The state may know a task for longer than this watcher.
+        self.known = (0..count).map(|_| Known::new(None)).collect();
         self.readings.clear();
-        self.proving.waiting.clear();
+        self.proving = Proving::new(now.mono);
         self.out.reported = None;
-        let over = match same_servers && same_logins {
-            true => [None, self.proof.take()],
-            false => [self.main.take(), self.proof.take()],
-        };
-        let closed = over.into_iter().flatten().map(|session| Action::Close(session.link));
-        self.out.actions.extend(closed);
-        if !(same_servers && same_logins) {
-            self.line = Line::default();
-            self.dial.next = 0;
+        let over = [self.main.take_if(|_| !is_same), self.proof.take()];
+        over.into_iter().flatten().for_each(|session| self.dismiss(session));
+        if !is_same {
+            self.dial.next %= self.assignment.store.servers.len().max(1);
             self.dial.at = now.mono;
-        } else if let Some(server) = self.main.as_ref().filter(|main| main.is_open()) {
-            let server = Arc::clone(&server.server);
+        } else if let Some(main) = self.main.as_ref().filter(|main| main.is_open()) {
+            let server = Arc::clone(&main.server);
             self.report_topology(&server);
         }
-        self.begin_tasks(now.mono);
+    }
+
+    /// The ensemble's clock at an instant of the agent's.
+    fn time(&self, at: Mono) -> ServerTime {
+        let [later, earlier] = [at.since_ms(self.clock.mono), self.clock.mono.since_ms(at)];
+        let [later, earlier] = [later, earlier].map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        ServerTime::at(self.clock.wall.0).plus_ms(later).plus_ms(-earlier)
     }
 
     fn report_topology(&mut self, server: &Arc<str>) {
@@ -552,20 +620,18 @@ impl Watcher {
         &mut self,
         task: TaskIndex,
         server: &Arc<str>,
-        reading: &Reading,
+        sent: Mono,
         found: TaskReading,
-        now: Now,
+        now: Mono,
     ) {
-        let sent = reading.sent;
         let attestation = Attestation {
             generation: Some(self.line.generation()),
             offset: self.line.offset(),
-            // The ensemble shows no clock of its own.
-            ..Attestation::master(ServerTime::at(sent.wall.0), ServerTime::at(now.wall.0))
+            role: Role::Member,
+            ..Attestation::master(self.time(sent), self.time(now))
         };
-        let readings = vec![(task, found)];
-        let outcome = Outcome::Read { attestation, readings };
-        self.sample(Some(server), sent.mono, now.mono.since_ms(sent.mono), outcome);
+        let outcome = Outcome::Read { attestation, readings: vec![(task, found)] };
+        self.sample(Some(server), sent, now.since_ms(sent), outcome);
     }
 
     /// These tasks, by their positions, were not read.
@@ -616,7 +682,7 @@ impl Watcher {
         server: &Arc<str>,
         reading: &Reading,
         outcome: &Result<TaskReading, Unknown>,
-        now: Now,
+        now: Mono,
     ) {
         if !self.out.traced.contains(&task) {
             return;
@@ -624,8 +690,8 @@ impl Watcher {
         self.out.actions.push_back(Action::Exchange(Box::new(Exchange {
             task,
             node: Arc::clone(server),
-            sent: reading.sent.mono,
-            took_ms: now.mono.since_ms(reading.sent.mono),
+            sent: reading.sent,
+            took_ms: now.since_ms(reading.sent),
             said: reading
                 .answers
                 .iter()

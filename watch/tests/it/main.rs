@@ -6,3 +6,4 @@ mod read;
 mod redisson_layouts;
 #[path = "../../../judge/tests/truth/mod.rs"]
 mod truth;
+mod zookeeper;

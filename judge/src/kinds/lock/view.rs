@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::hold::Hold;
 use crate::event::Party;
 use crate::kinds::runs::view::RunsView;
-use crate::reading::{Deadline, Held, Holder, Mode, Unknown};
+use crate::reading::{Contender, Deadline, Held, Holder, Mode, Unknown};
 use crate::seldom::{Absent, Seldom};
 use crate::shared::hosts::Hosts;
 use crate::shared::splits::witnesses::WitnessView;
@@ -41,6 +41,8 @@ pub struct LockView {
 pub struct RareLockView {
     /// The newest fencing token, if known.
     pub fencing_token: Option<i64>,
+    /// Those at the head of its queue, in their order, if the newest reading shows them.
+    pub queue: Option<Arc<Vec<Contender>>>,
     /// What the other servers show, as evidence only.
     pub witnesses: Vec<WitnessView>,
     /// Its runs, if it exists only while one lasts.
@@ -50,8 +52,13 @@ pub struct RareLockView {
 }
 
 impl Absent for RareLockView {
-    const ABSENT: &'static RareLockView =
-        &RareLockView { fencing_token: None, witnesses: Vec::new(), runs: None, stores: None };
+    const ABSENT: &'static RareLockView = &RareLockView {
+        fencing_token: None,
+        queue: None,
+        witnesses: Vec::new(),
+        runs: None,
+        stores: None,
+    };
 }
 
 /// The instants of the newest renewals of a lock; at most [`RENEWALS_KEPT`].

@@ -190,7 +190,7 @@ impl Watcher {
         let failure =
             quorum.or(self.cut(now)).or_else(|| lead.silence(now)).or_else(|| match lead.role() {
                 Role::Replica => Some(Unknown::NotMaster),
-                Role::Master => (dropped || late).then_some(Unknown::Timeout),
+                Role::Master | Role::Member => (dropped || late).then_some(Unknown::Timeout),
             });
         let took = match failure {
             Some(Unknown::Timeout) => setup.timeout_ms,
@@ -224,7 +224,7 @@ impl Watcher {
             let silence = self.cut(now).or_else(|| server.silence(now));
             match (silence, server.role()) {
                 (None, Role::Replica) => self.replicas.insert(server.name.clone()),
-                (None, Role::Master) => self.replicas.remove(&server.name),
+                (None, Role::Master | Role::Member) => self.replicas.remove(&server.name),
                 (Some(_), _) => false,
             };
             let outcome = match (silence, standing) {

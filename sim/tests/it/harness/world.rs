@@ -289,7 +289,11 @@ impl World {
     /// The reading of a sample at this instant.
     pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
         let (progress, claims, pause) = setup.reads();
-        let extras = Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token };
+        let extras = Extras {
+            waiters: Some(self.waiters.len() as u64),
+            fencing_token: self.token,
+            queue: None,
+        };
         TaskReading {
             guard: GuardReading::Lock { lock: self.read_lock(setup.library()), extras },
             parts: Parts {

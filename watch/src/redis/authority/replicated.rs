@@ -10,10 +10,10 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use crate::redis::plan::{Duty, NodeReport, Plan, Planned, orphans};
-use crate::redis::remedy::is_mistake;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;
+use crate::remedy::is_mistake;
 
 /// The configured servers, and which of them reported that it is master.
 #[derive(Debug)]

@@ -110,6 +110,7 @@ impl Library for Redisson {
                 _ => listening,
             },
             fencing_token: token.as_int(),
+            queue: None,
         }
     }
 
@@ -529,18 +530,18 @@ mod tests {
         let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
         let subscribers = Reply::Array(vec![text("a"), Reply::Int(1), text("b"), Reply::Int(2)]);
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(5), text("12")]);
-        assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12) });
+        assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12), queue: None });
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(0), text("")]);
         assert_eq!(
             extras,
-            Extras { waiters: Some(3), fencing_token: None },
+            Extras { waiters: Some(3), ..Extras::default() },
             "a lock that is not fair"
         );
         // In a cluster, some clients subscribe to sharded channels and others to ordinary ones.
         let within_a_shard = Reply::Array(vec![text("a"), Reply::Int(4), text("b"), Reply::Int(0)]);
         let extras =
             Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);
-        assert_eq!(extras, Extras { waiters: Some(7), fencing_token: None });
+        assert_eq!(extras, Extras { waiters: Some(7), ..Extras::default() });
         let refused = Reply::Error(crate::redis::reply::ServerError {
             code: b"NOPERM".to_vec(),
             detail: Vec::new(),
@@ -551,8 +552,8 @@ mod tests {
             Reply::Int(0),
             text(""),
         ]);
-        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
+        assert_eq!(extras, Extras { waiters: Some(3), ..Extras::default() });
         let extras = Redisson.decode_extras(&[subscribers, refused.clone(), refused]);
-        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
+        assert_eq!(extras, Extras { waiters: Some(3), ..Extras::default() });
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Switches;
 
 impl Part for Switches {
     fn asks(&self, spec: &TaskSpec, caps: Caps, out: &mut Vec<Ask>) {
-        let Some(WantedSpec { source, .. }) = &spec.wanted else { return };
+        let Some(WantedSpec { source, .. }) = here(spec) else { return };
         for key in keys(source) {
             value_asks(source, key, out);
             expiry::asks(key, caps, out);
@@ -39,12 +39,12 @@ impl Part for Switches {
         replies: &mut Replies<'_>,
         into: &mut Parts,
     ) -> Option<Ask> {
-        into.switches = decode(spec.wanted.as_ref()?, Some(caps), replies);
+        into.switches = decode(here(spec)?, Some(caps), replies);
         None
     }
 
     fn fields_ask(&self, spec: &TaskSpec, caps: Caps, fields: &[User]) -> Option<Ask> {
-        let Some(WantedSpec { source: WantedSource::Hash(key), .. }) = &spec.wanted else {
+        let Some(WantedSpec { source: WantedSource::Hash(key), .. }) = here(spec) else {
             return None;
         };
         let is_asked = caps.hpexpiretime && !fields.is_empty();
@@ -73,9 +73,14 @@ impl Part for Switches {
     }
 }
 
+/// The switches, if they are in the store that is read.
+fn here(spec: &TaskSpec) -> Option<&WantedSpec> {
+    spec.wanted.as_ref().filter(|_| spec.has_switches_here())
+}
+
 /// What is asked for the switches alone, without when they end.
 pub(super) fn values_asks(spec: &TaskSpec, out: &mut Vec<Ask>) {
-    let Some(WantedSpec { source, .. }) = &spec.wanted else { return };
+    let Some(WantedSpec { source, .. }) = here(spec) else { return };
     keys(source).iter().for_each(|key| value_asks(source, key, out));
 }
 

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::{Announced, map_field};
 use crate::command;
-use crate::redis::remedy::is_mistake;
 use crate::redis::reply::{Command, Reply};
+use crate::remedy::is_mistake;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 

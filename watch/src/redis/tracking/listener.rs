@@ -18,10 +18,10 @@ use crate::redis::driver::{Dial, Dialled, Event, Failure, LinkId, Login, Manner,
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
 use crate::redis::plan::Hints;
-use crate::redis::remedy::is_about_login;
 use crate::redis::reply::{Command, Reply, ServerError};
 use crate::redis::store::HostPort;
 use crate::redis::wake_ups::{Bucket, changes_per_s};
+use crate::remedy::is_about_login;
 
 /// A channel that is never used. A client with a subscription counts as a subscriber, so the server
 /// bounds its output buffer for it (`client-output-buffer-limit pubsub`). For other clients the

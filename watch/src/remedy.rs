@@ -6,19 +6,19 @@ use lockwatch_judge::reading::Unknown;
 pub fn remedy(why: Unknown) -> &'static str {
     match why {
         Unknown::NotReadYet => "Wait for the first sweep.",
-        Unknown::Dns => "Check the host name in the redis block and the resolver.",
+        Unknown::Dns => "Check the host name of the store and the resolver.",
         Unknown::Connect => {
-            "Check that Redis runs at this address, which is configured, or named by Sentinels or \
-             a cluster, and that a firewall lets the agent through."
+            "Check that a server runs at this address, which is configured, or named by Sentinels \
+             or a cluster, and that a firewall lets the agent through."
         }
         Unknown::Closed => {
-            "Redis or something between closed the connection: look at Redis' log and at \
-             client limits. If it never answers, perhaps this port speaks TLS: use `rediss://`. A \
-             proxy that closes at a command which it does not know cannot be read: give the \
+            "The server or something between closed the connection: look at its log and at its \
+             limits of clients. If it never answers, perhaps this port speaks TLS: use \
+             `rediss://` or the block `tls`. A proxy that closes at a command which it does not know cannot be read: give the \
              address of the server behind it."
         }
         Unknown::Timeout => {
-            "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
+            "The server did not answer in time: is it stopped, paused or overloaded? `timeout` \
              sets how long to wait. If it never answers over TLS, perhaps this port speaks none."
         }
         Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
@@ -75,7 +75,7 @@ pub fn remedy(why: Unknown) -> &'static str {
              `nodes: [redis://HOST:PORT, …]`) instead of `cluster`."
         }
         Unknown::NoPermission => {
-            "Give the user the ACL line that `lockwatch acl` prints for this configuration."
+            "Give the user the rights that `lockwatch acl` prints for this configuration."
         }
         Unknown::Tls => {
             "Check that this port speaks TLS 1.2 or 1.3, as `rediss://` or `tls` say; if it does \
@@ -91,15 +91,15 @@ pub fn remedy(why: Unknown) -> &'static str {
              are told to announce names."
         }
         Unknown::TlsExpired => {
-            "Renew the server's certificate, and have Redis load it; or correct this machine's \
+            "Renew the server's certificate, and have the server load it; or correct this machine's \
              clock."
         }
         Unknown::TlsClient => {
-            "Set `tls.cert_file` and `tls.key_file` to a certificate that the server's \
-             `tls-ca-cert-file` has signed and that is valid now."
+            "Set `tls.cert_file` and `tls.key_file` to a certificate that the server's own \
+             authority (`tls-ca-cert-file`, a trust store) has signed and that is valid now."
         }
         Unknown::TlsFiles => {
-            "Correct the files of `tls` in the redis block: the agent's log names the field, the \
+            "Correct the files of `tls` in the store's block: the agent's log names the field, the \
              file and what is wrong. They are read again at every connect."
         }
         Unknown::Loading => "Redis is loading its data; wait for it.",
@@ -110,9 +110,13 @@ pub fn remedy(why: Unknown) -> &'static str {
              servers with `nodes`, `sentinel` or `cluster`."
         }
         Unknown::Quorum => {
-            "Less than half of the configured Sentinels answer and agree: look which of them \
-             are up and what each \
-             names as master."
+            "Less than half of the configured Sentinels, or of the ensemble's servers, answer and \
+             agree: look which of them are up and reach each other, and what each Sentinel names \
+             as master."
+        }
+        Unknown::Behind => {
+            "This server lacks what another one showed: it is asked again, or another one is. If \
+             that lasts, look in its log why it does not follow the leader."
         }
         Unknown::FewStores => {
             "Too few of the stores of this lock can be read: mend those that are named, or the \
@@ -160,7 +164,8 @@ pub fn remedy(why: Unknown) -> &'static str {
              Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
              its owner write `library: hash`. The value of a `counter` is a whole number, that of a \
              `deadline` an instant; the scores of a `zset` are instants, and it ends with them \
-             (`score`, `lease`). Of turns, each value must be a number."
+             (`score`, `lease`). Of turns, each value must be a number. The numbers of a folder in \
+             ZooKeeper end at 2147483647: delete it while nobody needs the lock."
         }
         Unknown::ValuePath => {
             "Correct `holder` or `host` of the lock, or `id` of the queue: the path must lead to a text or a \
@@ -171,12 +176,12 @@ pub fn remedy(why: Unknown) -> &'static str {
              writes it."
         }
         Unknown::TooLarge => {
-            "The key has more entries than a lock or a switch list can have, or the field a longer \
-             value: correct the key."
+            "The key or folder has more entries than a lock or a switch list can have, or the field \
+             or node a longer value: correct the key."
         }
         Unknown::Protocol => {
-            "The answer is not what Redis answers: is this address really a Redis server? Behind a \
-             proxy, give the address of the server itself."
+            "The answer does not follow the protocol: is this address really a Redis (or ZooKeeper) \
+             server? Behind a proxy, give the address of the server itself."
         }
         Unknown::ServerError => {
             "The agent's log names the command, and `lockwatch explain` shows most answers."
@@ -189,7 +194,7 @@ pub fn remedy(why: Unknown) -> &'static str {
 }
 
 /// Whether one side refuses the other's certificate, or cannot use its own.
-pub(super) fn is_about_tls(why: Unknown) -> bool {
+pub(crate) fn is_about_tls(why: Unknown) -> bool {
     matches!(
         why,
         Unknown::TlsUntrusted
@@ -201,13 +206,13 @@ pub(super) fn is_about_tls(why: Unknown) -> bool {
 }
 
 /// Whether the reason is a login that one side must correct. Somebody may be about to do that.
-pub(super) fn is_about_login(why: Unknown) -> bool {
+pub(crate) fn is_about_login(why: Unknown) -> bool {
     matches!(why, Unknown::Auth | Unknown::NoPassword | Unknown::NeedlessPassword)
 }
 
 /// Whether the reason names a mistake that stands in the configuration, so that it explains why no
 /// server decides if all of them give it.
-pub(super) fn is_mistake(why: Unknown) -> bool {
+pub(crate) fn is_mistake(why: Unknown) -> bool {
     is_about_login(why)
         || is_about_tls(why)
         || matches!(

@@ -1,0 +1,193 @@
+//! What servers of an ensemble do to the tasks that are watched in it.
+
+use std::time::{Duration, Instant};
+
+use super::{LONG_MS, Scene, agent, problems, verdicts};
+use crate::support::agent::{Agent, Watch};
+use crate::support::exposition::Exposition;
+use crate::support::zookeeper::{Clients, Ensemble, Setup};
+use crate::support::{PATIENCE, wait_until};
+
+const TASKS: &str = "
+  - {name: held, zookeeper: zk, lock: {path: /held, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
+  - {name: late, zookeeper: zk, lock: {path: /late, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
+";
+
+/// Three servers, and a client that holds the lock of the task `held`.
+struct Three {
+    scene: Scene,
+    kazoo: Clients,
+    session: String,
+}
+
+impl Three {
+    fn open(test: &str) -> Option<Three> {
+        let ensemble = Ensemble::start(test, Setup::of(3))?;
+        let mut kazoo = Clients::kazoo(test, &ensemble)?;
+        let session = kazoo.session("one", LONG_MS);
+        kazoo.run_command("take one first lock /held web-1");
+        kazoo.event("held", "first");
+        // The agent never sees a gap.
+        let scene = Scene { agent: agent(&ensemble, TASKS), ensemble };
+        let three = Three { scene, kazoo, session };
+        three.is_well();
+        Some(three)
+    }
+
+    /// Waits until the lock is shown as it is.
+    #[track_caller]
+    fn is_well(&self) {
+        self.scene.until_held("held", &[&self.session], 0);
+        self.scene.until("held", "running");
+    }
+
+    /// The task was shown as running or unknown, and nothing was ever wrong with it.
+    #[track_caller]
+    fn was_never_down(&self, watch: Watch, what: &str) {
+        let pages = watch.stop();
+        let shown = verdicts(&pages, "held");
+        eprintln!("{what}: {shown:?}");
+        assert!(
+            shown.iter().all(|verdict| ["running", "unknown"].contains(&&**verdict)),
+            "{what}: {shown:?}\n{}",
+            self.scene.agent.log()
+        );
+        for page in &pages {
+            let bad: Vec<String> = problems(page, "task", "held")
+                .into_iter()
+                .filter(|problem| problem == "down" || problem == "split")
+                .collect();
+            assert_eq!(bad, Vec::<String>::new(), "{what}");
+        }
+        let handovers = |page: &Exposition| page.of("held", "task_handovers_total");
+        assert_eq!(handovers(pages.last().unwrap()), handovers(&pages[0]), "{what}");
+    }
+}
+
+#[test]
+fn servers_that_die_or_hang_make_no_task_down() {
+    let test = "zookeeper::faults::servers_that_die_or_hang_make_no_task_down";
+    let Some(mut three) = Three::open(test) else { return };
+
+    let watch = three.scene.agent.watch();
+    let leader = three.scene.ensemble.leader();
+    three.scene.ensemble.kill(leader);
+    three.scene.ensemble.leader();
+    three.is_well();
+    three.scene.ensemble.start_again(leader);
+    three.was_never_down(watch, "the leader was killed");
+
+    let watch = three.scene.agent.watch();
+    let server = three.scene.server_of("held");
+    three.scene.ensemble.kill(server);
+    wait_until(PATIENCE, "another server", || three.scene.server_of("held") != server);
+    three.is_well();
+    three.scene.ensemble.start_again(server);
+    three.was_never_down(watch, "the server of the session was killed");
+
+    let watch = three.scene.agent.watch();
+    for at in 0..three.scene.ensemble.len() {
+        three.scene.ensemble.stop(at);
+        three.scene.ensemble.start_again(at);
+        three.scene.ensemble.leader();
+    }
+    three.is_well();
+    three.was_never_down(watch, "a rolling restart");
+}
+
+/// While the leader is frozen another one is elected, and a lock is taken. What the old one answers
+/// when it wakes is of the past.
+#[test]
+fn a_frozen_leader_shows_nothing_of_the_past() {
+    let test = "zookeeper::faults::a_frozen_leader_shows_nothing_of_the_past";
+    let Some(mut three) = Three::open(test) else { return };
+    three.scene.until("late", "down");
+    let old = three.scene.ensemble.leader();
+    // One agent that may only ask the frozen server.
+    let only_old = three.scene.ensemble.config_of(old, ", interval: 500ms, timeout: 2s");
+    let partial = Agent::start(&format!("{only_old}tasks:\n{TASKS}"));
+    partial.until(PATIENCE, "running", |page| page.verdict("held") == "running");
+    let (watch, of_partial) = (three.scene.agent.watch(), partial.watch());
+    let frozen = Instant::now();
+    three.scene.ensemble.freeze(old);
+    let mut new = old;
+    wait_until(PATIENCE, "another leader", || {
+        let others = (0..3).filter(|at| *at != old);
+        new = others
+            .into_iter()
+            .find(|at| three.scene.ensemble.mode(*at).as_deref() == Some("leader"))
+            .unwrap_or(old);
+        new != old
+    });
+    three.kazoo.run_command("take one second lock /late web-1");
+    three.kazoo.event("held", "second");
+    three.scene.until("late", "running");
+    eprintln!("frozen for {:?}", frozen.elapsed());
+    // As long as the old one believes that it leads.
+    let late = three.scene.agent.watch();
+    three.scene.ensemble.thaw(old);
+    wait_until(PATIENCE, "the old one follows", || {
+        three.scene.ensemble.mode(old).as_deref() == Some("follower")
+    });
+    partial.until(PATIENCE, "running", |page| page.verdict("late") == "running");
+    three.is_well();
+    three.was_never_down(watch, "the leader was frozen");
+    let pages = late.stop();
+    let shown = verdicts(&pages, "late");
+    assert!(
+        !shown.contains(&"down".to_owned()) && !shown.contains(&"pending".to_owned()),
+        "{shown:?}"
+    );
+    let pages = of_partial.stop();
+    let shown = verdicts(&pages, "held");
+    eprintln!("with the old leader alone: {shown:?}");
+    assert!(shown.iter().all(|verdict| ["running", "unknown"].contains(&&**verdict)), "{shown:?}");
+}
+
+#[test]
+fn without_a_majority_all_is_unknown() {
+    let test = "zookeeper::faults::without_a_majority_all_is_unknown";
+    let Some(mut three) = Three::open(test) else { return };
+    three.scene.until("late", "down");
+    let watch = three.scene.agent.watch();
+    let stay = three.scene.server_of("held");
+    let others: Vec<usize> = (0..3).filter(|at| *at != stay).collect();
+    for at in &others {
+        three.scene.ensemble.kill(*at);
+    }
+    let page = three
+        .scene
+        .agent
+        .until(PATIENCE, "unreachable", |page| problems(page, "store", "zk") == ["unreachable"]);
+    assert_eq!(problems(&page, "task", "held"), Vec::<String>::new());
+    assert_eq!(page.verdict("held"), "unknown");
+    let view =
+        three.scene.agent.until_view(PATIENCE, "why", |view| view.reason("held") == Some("quorum"));
+    assert_eq!(view.page.verdict("held"), "unknown");
+    for at in &others {
+        three.scene.ensemble.spawn(*at);
+    }
+    three.is_well();
+    three.was_never_down(watch, "two of three were killed");
+    three.scene.until("late", "down");
+}
+
+/// The servers come back with an old copy of their data, in which nobody has the lock.
+#[test]
+fn data_that_went_back_are_lost_data() {
+    let test = "zookeeper::faults::data_that_went_back_are_lost_data";
+    let Some(mut three) = Three::open(test) else { return };
+    let changes = |page: &Exposition| {
+        page.get("lockwatch_store_generation_changes_total", &[("store", "zk")]).unwrap()
+    };
+    let before = changes(&three.scene.agent.page());
+    three.scene.ensemble.restore();
+    three.scene.ensemble.start_all();
+    let page =
+        three.scene.agent.until(PATIENCE, "the data went back", |page| changes(page) > before);
+    eprintln!("{:?}", problems(&page, "store", "zk"));
+    let began = Instant::now();
+    three.scene.until("held", "down");
+    eprintln!("down {:?} later", began.elapsed());
+    let _ = Duration::ZERO;
+}
