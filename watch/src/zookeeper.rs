@@ -13,3 +13,6 @@ mod session;
 pub mod store;
 mod tree;
 pub mod watcher;
+
+pub use read::nodes;
+pub use tree::join;
