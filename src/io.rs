@@ -20,9 +20,10 @@ mod resolve;
 mod scan;
 mod stream;
 mod tls;
+mod watchers;
 mod zookeeper;
 
-pub use assign::{Assignment, StoreAssignment, Watching};
+pub use assign::Assignment;
 pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};
 pub use drive::run;
@@ -32,3 +33,4 @@ pub(crate) use login::beside_commands;
 pub use nodes::{Nodes, introduction};
 pub use scan::{Pace, scan_page};
 pub use tls::unusable as unusable_tls;
+pub use watchers::{StoreAssignment, Watching};

@@ -22,9 +22,9 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_watch::redis::driver as raw;
 pub use lockwatch_watch::redis::driver::ReadReason;
+use lockwatch_watch::zookeeper::driver as nodes_driver;
 use tokio::sync::watch;
 
-pub(crate) use nodes::of_nodes;
 pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
 pub use redact::{Said, said};
@@ -94,6 +94,25 @@ pub(crate) fn exchange(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
         reading: worth.reading.map(|reading| decoded(spec, &reading, asked)),
     });
     Exchange { node, asked, round, sent, took_ms, said, outcome }
+}
+
+/// The exchange with a server of an ensemble in words.
+pub(crate) fn of_nodes(spec: &TaskSpec, raw: nodes_driver::Exchange) -> Exchange {
+    let asked = ReadReason::Decides;
+    let outcome = raw.reading.map(|reading| Acceptance {
+        attested: None,
+        reading: Some(decoded(spec, &reading, asked)),
+    });
+    let said = raw.said.iter().map(|(ask, answer)| nodes::said(ask, answer.as_ref()));
+    Exchange {
+        node: raw.node,
+        asked,
+        round: 1,
+        sent: raw.sent,
+        took_ms: raw.took_ms,
+        said: said.collect(),
+        outcome,
+    }
 }
 
 /// The armed tasks and their exchanges. Clones share them.

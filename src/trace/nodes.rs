@@ -1,12 +1,8 @@
 //! What a ZooKeeper server was asked about a task, and its answers, in words.
 
-use lockwatch_judge::spec::TaskSpec;
-use lockwatch_watch::redis::driver::ReadReason;
 use lockwatch_watch::zookeeper::codec::{Answer, Ask, Stat};
-use lockwatch_watch::zookeeper::driver as raw;
 
 use super::redact::Said;
-use super::{Acceptance, Exchange, decoded};
 use crate::text::identity::escape;
 
 /// Maximum number of children that are shown.
@@ -14,25 +10,8 @@ const CHILDREN_MAX: usize = 40;
 /// Maximum length of data that are shown, in bytes.
 const DATA_BYTES_MAX: usize = 128;
 
-/// The exchange in words.
-pub(crate) fn of_nodes(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
-    let asked = ReadReason::Decides;
-    let outcome = raw.reading.map(|reading| Acceptance {
-        attested: None,
-        reading: Some(decoded(spec, &reading, asked)),
-    });
-    Exchange {
-        node: raw.node,
-        asked,
-        round: 1,
-        sent: raw.sent,
-        took_ms: raw.took_ms,
-        said: raw.said.iter().map(|(ask, answer)| said(ask, answer.as_ref())).collect(),
-        outcome,
-    }
-}
-
-fn said(ask: &Ask, answer: Option<&Answer>) -> Said {
+/// What was asked, and the answer; `None`: more than is read.
+pub(super) fn said(ask: &Ask, answer: Option<&Answer>) -> Said {
     let reply = match answer {
         None => vec!["more than is read".to_owned()],
         Some(Answer::Children(names, _)) if names.is_empty() => vec!["(no children)".to_owned()],

@@ -223,7 +223,7 @@ fn cases(servers: &Servers) -> Vec<Case> {
         case(
             "refused",
             url("127.0.0.1:1"),
-            ("connect", "127.0.0.1:1: Connection refused", "Check that Redis runs"),
+            ("connect", "127.0.0.1:1: Connection refused", "Check that a server runs"),
             url(&plain),
         ),
         case(

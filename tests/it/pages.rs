@@ -314,7 +314,9 @@ async fn what_is_not_known_is_said() {
     ] {
         assert_eq!(cell(row(&page, task), label), text, "{task} {label}");
     }
-    assert!(cell(row(&page, "blind"), "Why").contains("timeout: Redis did not answer in time"));
+    assert!(
+        cell(row(&page, "blind"), "Why").contains("timeout: The server did not answer in time")
+    );
     assert!(cell(row(&page, "down"), "Why").ends_with(" lock only"));
     assert!(row(&page, "forever").named("meter").is_empty());
 }

@@ -38,7 +38,7 @@ use crate::input::{Attestation, Standing};
 use crate::reading::{
     Contender, Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown,
 };
-use crate::seldom::Seldom;
+use crate::seldom::{Absent, Seldom};
 use crate::shared::clocks::{GapClock, Holding};
 use crate::shared::progress::ProgressClock;
 use crate::shared::runs::{Present, Runs};
@@ -68,8 +68,7 @@ pub(crate) struct LockTask {
     /// A claim while the lock is free was reported.
     claimed_while_free: bool,
     waiters: Option<u32>,
-    fencing_token: Option<i64>,
-    queue: Option<Arc<Vec<Contender>>>,
+    rare: Seldom<RareExtras>,
     renewals: Renewals,
     /// The hold that ended last.
     last: Option<Arc<LastHold>>,
@@ -78,6 +77,17 @@ pub(crate) struct LockTask {
     runs: Option<Box<Periodic>>,
     /// What its stores show, if it stands on several.
     ballot: Option<Box<Ballot>>,
+}
+
+/// Extras that few locks have.
+#[derive(Clone, Debug, PartialEq)]
+struct RareExtras {
+    fencing_token: Option<i64>,
+    queue: Option<Arc<Vec<Contender>>>,
+}
+
+impl Absent for RareExtras {
+    const ABSENT: &'static RareExtras = &RareExtras { fencing_token: None, queue: None };
 }
 
 impl LockTask {
@@ -89,8 +99,7 @@ impl LockTask {
             handover: Handover::default(),
             claimed_while_free: false,
             waiters: None,
-            fencing_token: None,
-            queue: None,
+            rare: Seldom::default(),
             renewals: Renewals::default(),
             last: None,
             ttl_ms: None,
@@ -379,18 +388,17 @@ impl LockTask {
 
     /// Waiters and token.
     fn observe_extras(&mut self, shared: &mut Shared, extras: &Extras, log: &mut Log) {
-        if self.queue != extras.queue {
-            self.queue.clone_from(&extras.queue);
-        }
         if let Some(waiters) = extras.waiters {
             self.waiters = Some(u32::try_from(waiters).unwrap_or(u32::MAX));
         }
-        if let Some(token) = extras.fencing_token {
-            if let Some(from) = self.fencing_token.filter(|from| token < *from) {
-                shared.totals().rare.token_resets += 1;
-                log.push(EventKind::TokenReset { from, to: token });
-            }
-            self.fencing_token = Some(token);
+        let (before, token) = (self.rare.fencing_token, extras.fencing_token);
+        if let Some((from, to)) = before.zip(token).filter(|(from, to)| to < from) {
+            shared.totals().rare.token_resets += 1;
+            log.push(EventKind::TokenReset { from, to });
+        }
+        let rare = RareExtras { fencing_token: token.or(before), queue: extras.queue.clone() };
+        if *self.rare != rare {
+            self.rare = Seldom::new(rare);
         }
     }
 
@@ -586,8 +594,8 @@ impl Kind for LockTask {
             renewal_period_ms: lock.period_ms(),
             renewals: self.renewals.clone(),
             rare: Seldom::new(RareLockView {
-                fencing_token: self.fencing_token.filter(|_| is_read),
-                queue: self.queue.clone().filter(|_| is_read),
+                fencing_token: self.rare.fencing_token.filter(|_| is_read),
+                queue: self.rare.queue.clone().filter(|_| is_read),
                 witnesses: self.witnesses.view(),
                 runs: self.runs.as_ref().map(|runs| Arc::new(runs.view())),
                 stores: self.ballot.as_ref().map(|ballot| Arc::new(ballot.view())),

@@ -98,7 +98,7 @@ fn case(rule: &str) -> (TaskView, Vec<&'static str>) {
                 (None, None, Some(Unknown::Timeout));
             view.durations.blind_ms = 75_000;
             let pieces = vec![
-                "The lock is unknown (timeout). Redis did not answer",
+                "The lock is unknown (timeout). The server did not answer",
                 "Blind 75.0 s > blind_after 60.0 s.",
             ];
             let more = vec![

@@ -141,7 +141,7 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     let Some(mut server) = RedisServer::start_with(test, &slowly) else { return };
     server.kill();
     let Some(ward) = Ward::open(test, server.port, "") else { return };
-    ward.expect(&["connect"], "Check that Redis runs");
+    ward.expect(&["connect"], "Check that a server runs");
     let view = ward.agent.until_view(PATIENCE, "unknown", |view| view.verdict("sick") == "unknown");
     assert!(view.of_task("sick", "blind_seconds") > 0.0);
     server.restart(Keep::Files);
