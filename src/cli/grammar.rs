@@ -39,7 +39,8 @@ const WANT_EXAMPLES: &str = "
 const REPLAY_EXAMPLES: &str = "
   lockwatch replay /var/lib/lockwatch --set outbound.grace=40s";
 const DISCOVER_EXAMPLES: &str = "
-  lockwatch discover --redis redis://10.0.0.5:6379/0 --match 'outbound:*'";
+  lockwatch discover --redis redis://10.0.0.5:6379/0 --match 'outbound:*'
+  lockwatch discover --zookeeper 10.0.0.5:2181 --root /locks";
 const GUARD_EXAMPLES: &str = "
   lockwatch guard outbound -- /opt/outbound/run.sh   # on one server, as long as users want it
   lockwatch guard --redis redis://10.0.0.5:6379 --lock nightly:lock -- ./report.sh   # once";
@@ -109,7 +110,7 @@ pub(super) enum Command {
     /// Play a recording once more, as it was configured and with other thresholds
     #[command(after_help = after("replay", REPLAY_EXAMPLES, ""))]
     Replay(ReplayOptions),
-    /// Look for locks in a Redis and print a configuration for them
+    /// Look for locks in a Redis or a ZooKeeper and print a configuration for them
     #[command(after_help = after("discover", DISCOVER_EXAMPLES, ""))]
     Discover(DiscoverOptions),
     /// Run a script under a lock, as long as users want the task, on one server only

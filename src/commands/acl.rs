@@ -1,7 +1,9 @@
 //! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys
-//! that it reads. And those for switching tasks, if that has a login, and for guards.
+//! that it reads. And those for switching tasks, if that has a login, and for guards. In ZooKeeper
+//! the rights on each node.
 
 mod guards;
+mod nodes;
 mod rule;
 
 use std::collections::BTreeSet;
@@ -84,9 +86,12 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
 
-/// [`rules`] as a text: the notes, which begin with `#`, and then the line of each rule.
+/// [`rules`] as a text: the notes, which begin with `#`, and then the line of each rule. Then what
+/// is needed in each ensemble.
 pub fn report(config: &Config, version: ServerVersion) -> String {
-    rules(config, version).iter().map(AclRule::to_string).collect::<Vec<_>>().join("\n")
+    let rules = rules(config, version);
+    let texts = rules.iter().map(AclRule::to_string).chain(nodes::report(config));
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn agent_rule(

@@ -4,7 +4,9 @@
 mod connect;
 mod foreign;
 mod job;
+mod line;
 mod literal;
+mod nodes;
 mod prometheus;
 mod relabel;
 pub mod routes;

@@ -2,7 +2,7 @@
 //!
 //! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
 //! for the given time as the agent would, reads keys of similar names, and prints. It never writes
-//! to Redis, and of values it prints only who holds a lock.
+//! to Redis, and of values it prints only who holds a lock. In ZooKeeper it walks through nodes.
 
 mod channels;
 mod findings;
@@ -10,6 +10,7 @@ mod groups;
 mod hints;
 mod likely;
 mod name;
+mod nodes;
 mod plan;
 mod print;
 mod queues;
@@ -38,6 +39,7 @@ use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
 use crate::text::numbers::count;
 use findings::Findings;
+pub use nodes::NodesOptions;
 use plan::Plan;
 use print::Relative;
 use scan::{PAGE_MAX, Walked};
@@ -51,15 +53,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DiscoverOptions {
     /// Where to look, redis://host:port/db (rediss:// for TLS)
-    #[arg(id = "redis", long = "redis", value_name = "URL")]
-    pub redis_url: String,
+    #[arg(id = "redis", long = "redis", value_name = "URL", required_unless_present = "zookeeper")]
+    pub redis_url: Option<String>,
+    /// What to look into instead: servers of a ZooKeeper ensemble.
+    #[command(flatten)]
+    pub nodes: NodesOptions,
     /// How to log in there.
     #[command(flatten)]
     pub login: LoginArguments,
     /// Only keys that match this glob
     #[arg(long = "match", value_name = "GLOB")]
     pub pattern: Option<String>,
-    /// Most keys looked at in a second
+    /// Most keys, or nodes, looked at in a second
     #[arg(long = "keys-per-second", value_name = "COUNT", default_value = "5000", value_parser = value_parser!(u32).range(1..))]
     pub keys_per_second: u32,
     /// How long to watch what was found, to learn leases
@@ -73,6 +78,10 @@ pub struct DiscoverOptions {
 /// # Errors
 /// Any failure; the error text is for display.
 pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
+    if options.nodes.zookeeper.is_some() {
+        let (text, has_tasks) = nodes::look(&options.nodes, options.keys_per_second).await?;
+        return printed(&text, has_tasks);
+    }
     let asked = redis(&options)?;
     let at = asked.servers.configured().first().cloned().context("no server")?;
     let endpoint = asked.endpoint(at.clone());
@@ -122,11 +131,16 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     report.heading = heading(&options, &redis, &server, walked, views.iter().any(Option::is_some));
     report.remarks = remarks(&findings, possible_tokens, walked, &redis, &server);
     let text = print::text(&redis, &report);
-    if report.has_tasks() {
-        check(&text)?;
+    printed(&text, report.has_tasks())
+}
+
+/// Prints what was made, once it is checked.
+fn printed(text: &str, has_tasks: bool) -> anyhow::Result<ExitCode> {
+    if has_tasks {
+        check(text)?;
     }
     std::io::stdout().write_all(text.as_bytes()).context("cannot write the configuration")?;
-    Ok(if report.has_tasks() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if has_tasks { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Says once on stderr that the command works, if it takes longer than [`PATIENCE`]. A terminal shows
@@ -185,7 +199,7 @@ pub async fn glance(
 /// are reported.
 fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
     let lock = SingleLock {
-        redis_url: options.redis_url.clone(),
+        redis_url: options.redis_url.clone().unwrap_or_default(),
         key: b"lockwatch".to_vec(),
         library: DEFAULT,
         name: None,

@@ -229,7 +229,10 @@ async fn be(
     }
 }
 
-async fn send(writer: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> Result<(), Failure> {
+pub(super) async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    frames: &[u8],
+) -> Result<(), Failure> {
     let sent = async {
         writer.write_all(frames).await?;
         // TLS keeps what is written until it makes a record of it.
@@ -239,7 +242,7 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> Result<(
 }
 
 /// Receives one frame. Of one that is too large, only the header is kept.
-async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Event, Failure> {
+pub(super) async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Event, Failure> {
     let closed = |error| Failure::new(Unknown::Closed, error);
     let length = usize::try_from(reader.read_i32().await.map_err(closed)?).ok();
     let Some(bytes) = length.filter(|length| *length <= SKIPPED_BYTES_MAX) else {

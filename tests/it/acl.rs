@@ -437,3 +437,40 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
         "{report}"
     );
 }
+
+/// ZooKeeper has no line for a user: each node names its users. Exactly those that are read.
+#[test]
+fn an_ensemble_gets_a_line_for_each_node_that_is_read() {
+    let text = "redis: {main: {url: 'redis://a'}}
+zookeeper: {zk: {servers: [a, b], auth_file: login}, open: {servers: [c]}}
+tasks:
+  - {name: a, zookeeper: zk, lock: {path: /a}, wanted: {children: /users}, progress: {children: /jobs}}
+  - {name: b, zookeeper: zk, turn: {path: /turn}, wanted: {paths: [/on b]}, hosts: {children: /hosts}}
+  - {name: c, zookeeper: zk, turn: {children: /turns, tasks: [a, b]}, wanted: {names: /users}}
+  - {name: d, zookeeper: open, lock: {path: /d}, claims: {children: /claims}, paused_until: {path: /p}}
+  - {name: e, redis: main, lock: {key: e}}
+";
+    let text = text.replace("turn: {path: /turn}", "turn: {path: /turn, tasks: [a, b]}");
+    let config = Config::parse(&text, Path::new("lockwatch.yml")).unwrap();
+    let report = report(&config, ServerVersion::default());
+    let after = |words: &str| {
+        let (_, rest) = report.split_once(words).unwrap_or_else(|| panic!("{report}"));
+        let lines = rest.lines().take_while(|line| !line.is_empty());
+        let commands = lines.clone().filter(|line| line.starts_with("setAcl "));
+        let deep = lines.filter_map(|line| line.strip_suffix(" and its children:"));
+        (
+            commands.map(str::to_owned).collect::<Vec<_>>().join("\n"),
+            deep.map(|line| line.trim_start_matches("# ").to_owned()).collect::<Vec<_>>().join(" "),
+        )
+    };
+    let (commands, deep) = after("zookeeper \"zk\" at a:2181, b:2181: ");
+    let paths = ["/a", "/hosts", "/jobs", "\"/on b\"", "/turn", "/turns", "/users"];
+    let expected = paths.map(|path| format!("setAcl {path} EXISTING,digest:USER:HASH:r"));
+    assert_eq!(commands, expected.join("\n"), "{report}");
+    assert_eq!(deep, "/a /hosts /turns /users", "{report}");
+    let (commands, deep) = after("zookeeper \"open\" at c:2181: ");
+    let expected =
+        ["/claims", "/d", "/p"].map(|path| format!("setAcl {path} EXISTING,world:anyone:r"));
+    assert_eq!((commands, &*deep), (expected.join("\n"), "/claims /d"), "{report}");
+    assert_eq!(rules(&config, ServerVersion::default()).len(), 1, "Redis has its own");
+}

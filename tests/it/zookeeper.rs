@@ -3,6 +3,7 @@
 //! The servers' tick is half a second, so that sessions last from one second to ten.
 
 mod bad_input;
+mod commands;
 mod curator;
 mod faults;
 mod holds;

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod driver;
+mod kept;
 mod line;
 mod proving;
 mod read;
@@ -12,3 +13,6 @@ mod session;
 pub mod store;
 mod tree;
 pub mod watcher;
+
+pub use read::nodes;
+pub use tree::join;

@@ -8,15 +8,16 @@ use std::time::Duration;
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, Snapshot, StoreView, TaskView};
-use lockwatch_judge::spec::{WantedSource, WantedSpec};
+use lockwatch_judge::spec::{StoreIndex, WantedSource, WantedSpec};
 use lockwatch_watch::command;
 use lockwatch_watch::redis::accept::{databases, info_field};
 
+use super::line::{Line, TASKS_MAX};
+use super::nodes;
 use crate::commands::momentary;
 use crate::config::{Config, HostPort, RedisConfig, Servers};
 use crate::io;
 use crate::outputs::absent;
-use crate::outputs::cause::message;
 use crate::outputs::remark::remarks;
 use crate::published::{Published, Unanswered};
 use crate::text::identity::escape;
@@ -24,26 +25,30 @@ use crate::trace::Traces;
 
 /// Time for connecting and for a confirmation, in addition to the longest timeout.
 const SLACK: Duration = Duration::from_secs(3);
-/// Maximum number of tasks of a store that are listed with a reason of their own.
-const TASKS_MAX: usize = 20;
-/// The same of databases.
+/// Maximum number of databases that are listed.
 const DATABASES_MAX: usize = 16;
 
 /// What the servers answered, and whether all of them can be used.
 pub(super) async fn report(config: &Config) -> (String, bool) {
-    let watching = momentary::begin(config, &Traces::default(), |_| true);
+    // Of an ensemble more is asked than its watcher does.
+    let is_redis = |store: StoreIndex| config.zookeeper(store).is_none();
+    let watching = momentary::begin(config, &Traces::default(), is_redis);
     let longest = config.redises.iter().map(|redis| redis.timeout).max().unwrap_or_default();
-    let settled = |published: &Published| is_settled(&published.snapshot);
+    let settled = |published: &Published| is_settled(&published.snapshot, is_redis);
     let published = match watching.snapshots.everything_that(longest + SLACK, settled).await {
         Ok(published) => published,
         Err(Unanswered) => watching.snapshots.newest(),
     };
     let snapshot = &published.snapshot;
-    let mut hints = Vec::new();
+    let mut said = Vec::new();
     for (redis, store) in config.redises.iter().zip(&snapshot.stores) {
-        hints.push(self::hints(redis, store, snapshot).await.unwrap_or_default());
+        let hints = hints(redis, store, snapshot).await.unwrap_or_default();
+        said.push((lines(store, &published), hints));
     }
-    words(&published, &hints)
+    for (index, ensemble) in (config.first_zookeeper()..).zip(&config.zookeepers) {
+        said.push((nodes::lines(config, StoreIndex(index), ensemble).await, Vec::new()));
+    }
+    words(snapshot, said)
 }
 
 /// The tasks of a store whose key does not exist.
@@ -129,8 +134,8 @@ fn evicts_switches(memory: &[u8]) -> Option<String> {
     })
 }
 
-/// Whether each server was tried, and each task read.
-fn is_settled(snapshot: &Snapshot) -> bool {
+/// Whether each server of those stores was tried, and each of their tasks read.
+fn is_settled(snapshot: &Snapshot, is_meant: impl Fn(StoreIndex) -> bool) -> bool {
     let is_early = |why: Unknown| why == Unknown::NotReadYet;
     let store = |store: &Arc<StoreView>| {
         let is_told = store.readable.is_some() || !store.spec.authority.announced;
@@ -142,18 +147,21 @@ fn is_settled(snapshot: &Snapshot) -> bool {
         Some(why) => !is_early(why),
         None => task.last_reading.is_some(),
     };
-    snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
+    let stores = (0..).map(StoreIndex).zip(&snapshot.stores);
+    let is_of_meant =
+        |task: &&Arc<TaskView>| task.spec.stores().iter().all(|store| is_meant(*store));
+    stores.filter(|(index, _)| is_meant(*index)).all(|(_, it)| store(it))
+        && snapshot.tasks.iter().filter(is_of_meant).all(task)
 }
 
-fn words(published: &Published, hints: &[Vec<String>]) -> (String, bool) {
-    let snapshot = &published.snapshot;
+/// What is said of each store: a line for each of its servers and tasks, and hints.
+fn words(snapshot: &Snapshot, said: Vec<(Vec<Line>, Vec<String>)>) -> (String, bool) {
     let mut text = String::from("\nConnections:\n");
     let mut is_good = true;
-    for (store, hints) in snapshot.stores.iter().zip(hints) {
+    for (store, (lines, hints)) in snapshot.stores.iter().zip(said) {
         // Writing to a `String` cannot fail.
         let _ =
             writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
-        let lines = lines(store, published);
         is_good &= lines.iter().all(|line| line.is_good);
         for line in lines {
             let _ = writeln!(text, "  {}: {}", line.of, line.says);
@@ -163,23 +171,6 @@ fn words(published: &Published, hints: &[Vec<String>]) -> (String, bool) {
         }
     }
     (text, is_good)
-}
-
-/// What is said of one server, Sentinel or task.
-struct Line {
-    of: String,
-    says: String,
-    is_good: bool,
-}
-
-impl Line {
-    fn good(of: String, says: String) -> Line {
-        Line { of, says, is_good: true }
-    }
-
-    fn bad(of: String, why: Unknown, said: Option<&str>) -> Line {
-        Line { of, says: format!("{}: {}", why.name(), message(why, said)), is_good: false }
-    }
 }
 
 fn lines(store: &StoreView, published: &Published) -> Vec<Line> {

@@ -331,7 +331,7 @@ fn more(text: &mut String, indent: &str, count: usize) {
 }
 
 /// A sentence as comment lines, wrapped at [`WIDTH`].
-fn comment(text: &mut String, indent: &str, sentence: &str) {
+pub(super) fn comment(text: &mut String, indent: &str, sentence: &str) {
     let inner = sentence.len() - sentence.trim_start().len();
     let mut line = format!("{indent}# {}", sentence.get(..inner).unwrap_or_default());
     let empty = line.chars().count();

@@ -1,5 +1,6 @@
 //! What is asked about a task, and the reading that the answers make.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -39,6 +40,18 @@ pub(super) fn asks(spec: &TaskSpec, answers: &Answers) -> Vec<Ask> {
         tree::asks(&question, answers, &mut out);
     }
     out
+}
+
+/// The nodes that are read of a task, and of each whether its children are read, too.
+pub fn nodes(spec: &TaskSpec) -> BTreeMap<String, bool> {
+    let mut nodes: BTreeMap<String, bool> =
+        lock_here(spec).map(|lock| (path(lock).into(), true)).into_iter().collect();
+    for question in &questions(spec) {
+        if let Some((path, with_children)) = tree::node(question) {
+            *nodes.entry(path.into()).or_default() |= with_children;
+        }
+    }
+    nodes
 }
 
 /// The questions that are decoded as those to a Redis are.
@@ -83,6 +96,11 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
 /// The lock, if it is in the ensemble that is read.
 fn lock_here(spec: &TaskSpec) -> Option<&LockSpec> {
     spec.lock().filter(|_| !spec.has_only_switches_here())
+}
+
+/// The folder of the queue for its lock.
+pub(super) fn folder(spec: &TaskSpec) -> Option<&str> {
+    lock_here(spec).map(path)
 }
 
 fn path(lock: &LockSpec) -> &str {
@@ -209,8 +227,8 @@ fn holder(name: &str, client: Vec<u8>) -> Holder {
     Holder { client, thread: Some(number.as_bytes().to_vec()), entries: None, secret: false }
 }
 
-/// The host that a contender's data name, at the configured place if there is one. A loopback address names none: it is what a machine calls
-/// itself.
+/// The host that a contender's data name, at the configured place if there is one. Without one a
+/// loopback address names none: it is what a machine calls itself.
 fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Result<Vec<u8>, Unknown>> {
     if let Some(path) = path {
         return Some(value::find(path, data).map_err(|_| Unknown::ValuePath));

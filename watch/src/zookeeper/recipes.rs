@@ -53,6 +53,20 @@ pub fn named(name: &str) -> Option<&'static dyn Recipe> {
     ALL.iter().find(|recipe| recipe.name() == name).copied()
 }
 
+/// Names that end with a number as well, and are no contenders: what clients of a semaphore have,
+/// and members of a party.
+const NO_CONTENDERS: [&str; 2] = ["-lease-", "__party__"];
+
+/// Whose clients queue in a folder with these children. The plain recipe is the last one, because
+/// all names that end with a number might be its.
+pub fn recognise(children: &[alloc::string::String]) -> Option<&'static dyn Recipe> {
+    let is_other = |child: &str| NO_CONTENDERS.iter().any(|word| child.contains(word));
+    let is_of = |recipe: &dyn Recipe, child: &str| {
+        !is_other(child) && recipe.place(child).is_some_and(|place| place.wants.is_some())
+    };
+    ALL.iter().copied().find(|recipe| children.iter().any(|child| is_of(*recipe, child)))
+}
+
 /// Who has the lock, and who waits for it.
 pub fn queue<'a>(recipe: &dyn Recipe, children: &'a [alloc::string::String]) -> Queue<'a> {
     let mut places: Vec<(Place<'a>, &'a str)> =

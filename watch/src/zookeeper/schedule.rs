@@ -124,11 +124,13 @@ impl Schedule {
         });
     }
 
-    /// What is at this path changed: the tasks with it are to be read.
-    pub(super) fn changed(&mut self, path: &str) {
-        for position in self.by_path.get(path).cloned().unwrap_or_default() {
-            self.change(position, |task| task.is_hinted = true);
+    /// What is at this path changed: the tasks with it are to be read. Returns their positions.
+    pub(super) fn changed(&mut self, path: &str) -> Vec<usize> {
+        let tasks = self.by_path.get(path).cloned().unwrap_or_default();
+        for position in &tasks {
+            self.change(*position, |task| task.is_hinted = true);
         }
+        tasks
     }
 
     /// All tasks are to be read at once, and none is being read.
@@ -194,14 +196,14 @@ mod tests {
     fn many_hints_are_one_reading_also_while_one_is_made() {
         let mut schedule = Schedule::new(2, 10_000, Mono::at(0));
         assert_eq!(taken(&mut schedule, 0), [0]);
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         read(&mut schedule, 0, "/a", 100, 5);
         assert_eq!(taken(&mut schedule, 30), [0; 0], "nobody knew of the path then");
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         schedule.changed("/b");
         assert_eq!(schedule.next(), Some(Mono::at(25)));
         assert_eq!(taken(&mut schedule, 30), [0]);
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         assert_eq!(taken(&mut schedule, 40), [0; 0], "it is being read");
         read(&mut schedule, 0, "/b", 100, 41);
         assert_eq!(taken(&mut schedule, 60), [0; 0]);

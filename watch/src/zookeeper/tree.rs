@@ -57,6 +57,17 @@ fn view(question: &Question) -> View<'_> {
     }
 }
 
+/// The node that the question is about, and whether the data of its children are read, too.
+pub(super) fn node(question: &Question) -> Option<(&str, bool)> {
+    match view(question) {
+        View::Text(path) | View::Object(path) | View::Names(path) | View::Expiry(path) => {
+            Some((path, false))
+        }
+        View::Pairs(path) => Some((path, true)),
+        View::Nothing => None,
+    }
+}
+
 /// What is asked of the ensemble to answer the question, as far as it is not known yet.
 pub(super) fn asks(question: &Question, answers: &Answers, out: &mut Vec<Ask>) {
     let mut add = |ask: Ask| {
@@ -202,7 +213,7 @@ fn found<'a>(answers: &'a Answers, ask: &Ask) -> Result<Option<&'a Answer>, Serv
 }
 
 /// The path of a child.
-pub(super) fn join(path: &str, name: &str) -> String {
+pub fn join(path: &str, name: &str) -> String {
     let slash = if path.ends_with('/') { "" } else { "/" };
     [path, slash, name].concat()
 }

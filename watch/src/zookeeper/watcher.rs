@@ -16,8 +16,9 @@ use lockwatch_judge::reading::{Parts, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-use super::codec::{self, Zxid};
+use super::codec::{self, Answer, Ask, Zxid};
 use super::driver::{Action, Dial, Event, Exchange, Input};
+use super::kept::Kept;
 use super::line::Line;
 use super::proving::{Known, Proving};
 use super::read;
@@ -48,6 +49,8 @@ pub struct Watcher {
     schedule: Schedule,
     /// What is known of the tasks, by their positions.
     known: Vec<Known>,
+    /// What was read of their queues before, by their positions.
+    kept: Vec<Kept>,
     line: Line,
     /// The session that reads and watches.
     main: Option<Session>,
@@ -140,6 +143,7 @@ impl Watcher {
         Watcher {
             schedule: Schedule::new(count, assignment.store.interval_ms, now.mono),
             known: (0..count).map(|_| Known::new(Some(now.mono))).collect(),
+            kept: (0..count).map(|_| Kept::default()).collect(),
             line: Line::default(),
             main: None,
             proof: None,
@@ -322,6 +326,14 @@ impl Watcher {
         let Some(reading) = self.readings.get_mut(&tag) else { return };
         reading.zxid.get_or_insert(zxid);
         reading.bytes += bytes;
+        let spec = self.assignment.tasks.get(reading.position).map(|(_, spec)| spec);
+        let is_queue = |path: &str| spec.and_then(|spec| read::folder(spec)) == Some(path);
+        if let (Ask::Children(path), Some(Answer::Children(names, stat))) = (&ask, &answer)
+            && is_queue(path)
+            && let Some(kept) = self.kept.get(reading.position)
+        {
+            kept.fill((reading.link, now), (names, stat), &mut reading.answers);
+        }
         reading.answers.insert(ask, answer);
         reading.open = reading.open.saturating_sub(1);
         if reading.open == 0 {
@@ -354,6 +366,11 @@ impl Watcher {
         };
         let (index, spec) = (*index, Arc::clone(spec));
         self.show(index, &server, &reading, &outcome, now);
+        if let (false, Some(folder), Some(kept)) =
+            (is_proof, read::folder(&spec), self.kept.get_mut(reading.position))
+        {
+            kept.keep((reading.link, reading.sent), folder, &reading.answers);
+        }
         if !is_proof {
             let paths = reading.answers.keys().map(|ask| ask.path().into()).collect();
             self.schedule.read(reading.position, paths, reading.bytes, now);
@@ -426,7 +443,11 @@ impl Watcher {
             }
             Ok(News::Shown(zxid)) => self.shown(is_proof, zxid),
             // The other session is about to end.
-            Ok(News::Changed(path)) if !is_proof => self.schedule.changed(&path),
+            Ok(News::Changed(path)) if !is_proof => {
+                for position in self.schedule.changed(&path) {
+                    self.kept.get_mut(position).map(|kept| kept.changed(&path));
+                }
+            }
             Ok(News::Changed(_) | News::Nothing) => {}
             Err(failure) => self.lost(is_proof, failure, now),
         }
@@ -592,6 +613,7 @@ impl Watcher {
         self.schedule = Schedule::new(count, self.assignment.store.interval_ms, now.mono);
         // The state may know a task for longer than this watcher.
         self.known = (0..count).map(|_| Known::new(None)).collect();
+        self.kept = (0..count).map(|_| Kept::default()).collect();
         self.readings.clear();
         self.proving = Proving::new(now.mono);
         self.out.reported = None;
