@@ -106,7 +106,7 @@ pub(super) async fn play(scene: &Scene, narrator: &Narrator) -> anyhow::Result<(
     narrator.let_read(8).await;
 
     narrator.chapter("The holder is killed");
-    narrator.tell("Nothing deletes its node before its session has run out, after 4 to 6 s:");
+    narrator.tell("Nothing deletes its node before its session has run out, after 3 to 5 s:");
     first.kill().await?;
     held_by("server-b").await?;
     narrator.tell("The node went with the session, and the next one in the queue has the lock:");
@@ -118,7 +118,7 @@ pub(super) async fn play(scene: &Scene, narrator: &Narrator) -> anyhow::Result<(
     second.quit().await?;
     narrator.expect("pending", 5).await?;
     narrator.expect("down", 15).await?;
-    narrator.show(&[(STATE, &[]), (HOLDER, &[])]).await?;
+    narrator.show(&[(STATE, &[]), ("lockwatch_lock_held", &[])]).await?;
     narrator.let_read(8).await;
 
     narrator.chapter("It is started again");

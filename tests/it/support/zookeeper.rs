@@ -1,13 +1,15 @@
 //! Real ZooKeeper servers of Debian's package for one test, alone or as an ensemble, each with its
 //! own ports and folder, and real clients of two lock libraries (`tests/zookeeper`).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::child::OwnedChild;
-use super::{PATIENCE, free_port, maven, send_signal, skip, wait_until};
+use super::{PATIENCE, maven, send_signal, skip, wait_until};
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 /// What the log is written by, to standard output; and what Debian's ZooKeeper needs for TLS, but does
@@ -40,6 +42,19 @@ const JVM_FLAGS: [&str; 6] = [
 pub(crate) const TICK_MS: u64 = 500;
 /// A server answers `srvr` within this time, or does not serve.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Below the range of ephemeral ports: an outgoing connection could take the port of a server that is
+/// down.
+const PORTS: Range<u16> = 15_000..32_000;
+
+/// A free port that no other test of this process gets.
+fn own_port() -> u16 {
+    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(PORTS)).filter(is_free);
+    ports.find(|port| given.insert(*port)).unwrap()
+}
+
 /// How the servers are started.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -86,7 +101,7 @@ impl Ensemble {
             return None;
         }
         let folder = TempDir::new().unwrap();
-        let members = || Member { port: free_port(), tls_port: free_port(), child: None };
+        let members = || Member { port: own_port(), tls_port: own_port(), child: None };
         let mut ensemble = Ensemble {
             members: std::iter::repeat_with(members).take(setup.servers).collect(),
             setup,
@@ -101,9 +116,7 @@ impl Ensemble {
     fn configure(&self) {
         let quorum: String = (1..)
             .zip(&self.members)
-            .map(|(number, _)| {
-                format!("server.{number}=127.0.0.1:{}:{}\n", free_port(), free_port())
-            })
+            .map(|(number, _)| format!("server.{number}=127.0.0.1:{}:{}\n", own_port(), own_port()))
             .collect();
         let logging = "log4j.rootLogger=INFO, OUT\nlog4j.appender.OUT=org.apache.log4j.ConsoleAppender\n\
                        log4j.appender.OUT.layout=org.apache.log4j.PatternLayout\n\
