@@ -5,8 +5,8 @@
 # A process that was paused for longer than its session's timeout wakes with a lock that it has lost:
 # ZooKeeper deleted its node, and the next contender holds the lock. Kazoo reconnects with a new
 # session, says so only to listeners of the connection's state, and leaves is_acquired as it was. So a
-# loop `while lock.is_acquired: work()` works on beside the new holder. release() then raises nothing
-# either.
+# loop `while lock.is_acquired: work()` works on while another one holds the lock. release() raises
+# nothing either.
 #
 # Seen on 2026-11-30 with kazoo 2.11.0 and Debian's ZooKeeper 3.8.0-11+deb12u2, timeout 4 s:
 #   frozen for 10 s, while another one waits: the other one got the lock

@@ -5,8 +5,8 @@
 # A client that comes back sends its watches again (setWatches2) with the newest zxid that it has seen.
 # For a data, exists or child watch the server compares that with the node, and sends the event of what
 # changed meanwhile. For watches of addWatch (PERSISTENT and PERSISTENT_RECURSIVE) it only registers
-# them again. So whoever moved from one-shot watches to persistent ones, to lose no event, loses those
-# of each reconnect, and must read everything again.
+# them again. So a program that moved from one-shot watches to persistent ones, to lose no event, loses
+# those of each reconnect, and must read everything again.
 #
 # Seen on 2026-11-30 with Debian's ZooKeeper 3.8.0-11+deb12u2:
 #   one-shot watches, after the reconnect: changed /n, children /c, created /e

@@ -94,7 +94,7 @@ pub async fn want(config: &Config, asked: Asked<'_>) -> Result<Outcome, Trouble>
 /// The names of the tasks whose switches users may flip on the page.
 pub fn on_page(config: &Config) -> BTreeSet<Arc<str>> {
     let may = |task: &TaskSpec| {
-        let redis = config.redises.get(usize::from(task.store.0));
+        let redis = config.redises.get(usize::from(task.switches_on().0));
         redis.is_some_and(|redis| redis.want_on_page) && source(task).is_ok()
     };
     config.tasks.iter().filter(|task| may(task)).map(|task| Arc::clone(&task.name)).collect()
@@ -102,12 +102,13 @@ pub fn on_page(config: &Config) -> BTreeSet<Arc<str>> {
 
 fn task<'a>(config: &'a Config, name: &str) -> Result<(&'a TaskSpec, &'a RedisConfig), Trouble> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
-    if task.is_some_and(|task| config.zookeeper(task.store).is_some()) {
+    if task.is_some_and(|task| config.zookeeper(task.switches_on()).is_some()) {
         let message =
             format!("the switches of task {name:?} are in ZooKeeper, where they are only read");
         return Err(Trouble::Usage(message));
     }
-    let found = task.and_then(|task| Some((task, config.redises.get(usize::from(task.store.0))?)));
+    let found =
+        task.and_then(|task| Some((task, config.redises.get(usize::from(task.switches_on().0))?)));
     let (task, redis) = found.ok_or_else(|| {
         Trouble::Usage(no_such_task(name, config.tasks.iter().map(|task| &*task.name)))
     })?;

@@ -316,6 +316,11 @@ impl TaskSpec {
         self.stores().contains(&store) || self.switches_store == Some(store)
     }
 
+    /// The store that has the switches.
+    pub fn switches_on(&self) -> StoreIndex {
+        self.switches_store.unwrap_or(self.store)
+    }
+
     /// Whether the switches are read from the task's store.
     pub fn has_switches_here(&self) -> bool {
         self.switches_store.is_none_or(|store| store == self.store)

@@ -150,14 +150,14 @@ impl Config {
     pub fn store_label(&self, task: &TaskSpec) -> Arc<str> {
         task.store_label(|store| {
             let redis = self.redises.get(usize::from(store.0)).map(|redis| &redis.name);
-            redis.or_else(|| self.zookeeper(store).map(|zookeeper| &zookeeper.name))
+            redis.or_else(|| self.zookeeper(store).map(|ensemble| &ensemble.name))
         })
     }
 
     /// The pause between two readings of what is in a store.
     pub fn interval(&self, store: StoreIndex) -> Option<Duration> {
         let redis = self.redises.get(usize::from(store.0)).map(|redis| redis.interval);
-        redis.or_else(|| self.zookeeper(store).map(|zookeeper| zookeeper.interval))
+        redis.or_else(|| self.zookeeper(store).map(|ensemble| ensemble.interval))
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.

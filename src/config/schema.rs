@@ -293,7 +293,18 @@ pub(super) const MEMBER_ID: BlockSpec =
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",
-    fields: &["hash", "set", "counter", "keys", "children", "names", "paths", "codec"],
+    fields: &[
+        "redis",
+        "zookeeper",
+        "hash",
+        "set",
+        "counter",
+        "keys",
+        "children",
+        "names",
+        "paths",
+        "codec",
+    ],
     otherwise: &[
         ("pattern", "`pattern` is not supported yet; list the switches with `keys: […]`"),
         ("always", "write the plain word: `wanted: always`"),

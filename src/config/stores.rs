@@ -46,6 +46,22 @@ pub(super) fn kind(task: &Value, among: Configured<'_>) -> StoreKind {
     }
 }
 
+/// The kind of the store that a block of the task names, if it names one.
+pub(super) fn named_kind(block: &Value) -> Option<StoreKind> {
+    let kinds = [StoreKind::Redis, StoreKind::ZooKeeper];
+    kinds.into_iter().find(|kind| block.get(kind.field()).is_some())
+}
+
+/// The store that a block names; `None`: it is the task's own.
+pub(super) fn elsewhere<'a>(
+    block: &Block<'_>,
+    among: Configured<'a>,
+    own: StoreIndex,
+) -> Result<Option<Found<'a>>, Reported> {
+    let found = read(block, among, None)?;
+    Ok((found.own != own).then_some(found))
+}
+
 /// The stores of a task whose lock stands on `several`, if so: of others the one that the task
 /// names, or the only one.
 pub(super) fn read<'a>(

@@ -22,7 +22,7 @@ use super::place::Place;
 use super::resolved::{RedisConfig, ms};
 use super::roles::{Roles, claim, key_in, read_key};
 use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, StoreKind, TASK, WANTED};
-use super::stores::{self, Configured};
+use super::stores::{self, Configured, Found};
 use super::threshold::{self, Sampling};
 use super::values::{bytes, kind as kind_of, label_value, name};
 
@@ -78,7 +78,12 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
     let found = stores::read(block, shared.stores, of_lock);
     let max_keys = pattern::read(block, name.as_deref().ok(), guarded.as_ref().ok());
-    let wanted = read_wanted(block, &mut roles);
+    let own = found.as_ref().ok().map(|found| found.own);
+    let (wanted, elsewhere) = match read_wanted(block, shared.stores, own, &mut roles) {
+        Ok(Some((wanted, elsewhere))) => (Ok(Some(wanted)), elsewhere),
+        Ok(None) => (Ok(None), None),
+        Err(reported) => (Err(reported), None),
+    };
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
     let hosts = read_single_key(block, "hosts", &HOSTS, ("hash", "children"), &mut roles);
@@ -95,22 +100,8 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         shared.dir,
     );
     let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
-    // Of several stores, the one that may be read latest.
-    let slowest = found.iter().flat_map(|found| &found.redises);
-    let slowest = slowest.max_by_key(|redis| redis.interval + redis.timeout);
-    let ensemble = found.as_ref().ok().and_then(|found| found.zookeeper);
-    let sampling = slowest.map(|redis| Sampling {
-        kind: StoreKind::Redis,
-        name: &redis.name,
-        interval_ms: ms(redis.interval),
-        timeout_ms: ms(redis.timeout),
-    });
-    let sampling = sampling.or(ensemble.map(|ensemble| Sampling {
-        kind: StoreKind::ZooKeeper,
-        name: &ensemble.name,
-        interval_ms: ms(ensemble.interval),
-        timeout_ms: ms(ensemble.timeout),
-    }));
+    let slowest = found.as_ref().ok().and_then(slowest);
+    let sampling = found.as_ref().ok().and_then(sampling_of);
     let mistake = |place, mistake: Option<String>| {
         mistake.map(|mistake| block.report_at(place, mistake));
     };
@@ -119,9 +110,17 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
             mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
         }
-        if let Ok(Some(wanted)) = &wanted {
-            mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
-        }
+    }
+    let has_switches = elsewhere.as_ref().or(found.as_ref().ok());
+    if let (Some([redis, ..]), Ok(Some(wanted))) =
+        (has_switches.map(|found| &*found.redises), &wanted)
+    {
+        mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
+    }
+    if let (Some(sampling), Some(ms)) =
+        (elsewhere.as_ref().and_then(sampling_of), limit_ms(Limit::BlindAfter))
+    {
+        mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
     }
     if let Some(sampling) = sampling {
         if let Some(ms) = limit_ms(Limit::BlindAfter) {
@@ -173,6 +172,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let assemble = || -> Result<TaskSpec, Reported> {
         let mut spec = TaskSpec {
             wanted: wanted?,
+            switches_store: elsewhere.as_ref().map(|found| found.own),
             progress: progress?,
             claims: claims?,
             hosts: hosts?,
@@ -195,6 +195,26 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     ReadTask { name: name.ok(), stores, key, spec, max_keys, guard }
 }
 
+/// Of several stores, the one that may be read latest.
+fn slowest<'a>(found: &Found<'a>) -> Option<&'a RedisConfig> {
+    found.redises.iter().copied().max_by_key(|redis| redis.interval + redis.timeout)
+}
+
+fn sampling_of<'a>(found: &Found<'a>) -> Option<Sampling<'a>> {
+    let redis = slowest(found).map(|redis| Sampling {
+        kind: StoreKind::Redis,
+        name: &redis.name,
+        interval_ms: ms(redis.interval),
+        timeout_ms: ms(redis.timeout),
+    });
+    redis.or(found.zookeeper.map(|ensemble| Sampling {
+        kind: StoreKind::ZooKeeper,
+        name: &ensemble.name,
+        interval_ms: ms(ensemble.interval),
+        timeout_ms: ms(ensemble.timeout),
+    }))
+}
+
 fn kind_field(kind: &KindSpec) -> Option<Vec<u8>> {
     if let KindSpec::Lock(lock) = kind { lock.field.clone() } else { None }
 }
@@ -207,25 +227,43 @@ fn lease_ms(kind: &KindSpec) -> Option<u64> {
     if let KindSpec::Lock(lock) = kind { lock.lease_ms } else { None }
 }
 
-fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {
-    let fields =
+/// The switches, and their store, if that is another one than the task's `own`.
+fn read_wanted<'a>(
+    task: &Block<'_>,
+    among: Configured<'a>,
+    own: Option<StoreIndex>,
+    roles: &mut Roles,
+) -> Result<Option<(WantedSpec, Option<Found<'a>>)>, Reported> {
+    const FIELDS: [(&str, &str); 4] =
         [("hash", "children"), ("set", "names"), ("counter", "counter"), ("keys", "paths")];
-    let fields = fields.map(|(redis, zookeeper)| task.called(redis, zookeeper));
-    let remedy = format!("write one of {}, or the word `always` or `never`", fields.join(", "));
-    let plain = |source| Ok(Some(WantedSpec { source, codec: Codec::Raw }));
-    match task.value("wanted") {
+    let fields_in = |block: &Block<'_>| FIELDS.map(|(redis, nodes)| block.called(redis, nodes));
+    let remedy = |block: &Block<'_>| {
+        let fields = fields_in(block).join(", ");
+        format!("write one of {fields}, or the word `always` or `never`")
+    };
+    let plain = |source| Ok(Some((WantedSpec { source, codec: Codec::Raw }, None)));
+    let at = match task.at("wanted") {
         None => return Ok(None),
-        Some(Value::String(word)) if word == "always" => return plain(WantedSource::Always),
-        Some(Value::String(word)) if word == "never" => return plain(WantedSource::Never),
-        Some(Value::Mapping(_)) => {}
-        Some(other) => {
-            return Err(task.report("wanted", format!("is {}; {remedy}", kind_of(other))));
+        Some(at) if at.value == "always" => return plain(WantedSource::Always),
+        Some(at) if at.value == "never" => return plain(WantedSource::Never),
+        Some(at) if at.value.is_mapping() => at,
+        Some(at) => {
+            let message = format!("is {}; {}", kind_of(at.value), remedy(task));
+            return Err(at.report(message));
         }
-    }
-    let Some(block) = task.child("wanted", &WANTED)? else { return Ok(None) };
+    };
+    let named = stores::named_kind(at.value);
+    let block = Block::open(At { store: named.or(at.store), ..at }, &WANTED)?;
+    let elsewhere = match (named, own) {
+        (Some(_), Some(own)) => stores::elsewhere(&block, among, own)?,
+        _ => None,
+    };
     let codec =
         block.or("codec", Codec::Raw, |value| choice(value, "codec", &Codec::ALL, Codec::name));
-    let field = block.exactly_one(&fields, &remedy)?;
+    let field = block.exactly_one(&fields_in(&block), &remedy(&block))?;
+    // Another store has other keys.
+    let mut others = Roles::new();
+    let roles = if elsewhere.is_some() { &mut others } else { roles };
     let mut key = || read_key(&block, field, roles);
     let source = match field {
         "hash" | "children" => key().map(WantedSource::Hash),
@@ -233,7 +271,7 @@ fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>
         "counter" => key().map(WantedSource::Counter),
         _ => read_switch_keys(&block, field, roles).map(WantedSource::Keys),
     };
-    Ok(Some(WantedSpec { source: source?, codec: codec? }))
+    Ok(Some((WantedSpec { source: source?, codec: codec? }, elsewhere)))
 }
 
 fn read_switch_keys(

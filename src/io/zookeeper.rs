@@ -13,7 +13,9 @@ use lockwatch_watch::zookeeper::codec::{self, FRAME_BYTES_MAX, HEADER_BYTES};
 use lockwatch_watch::zookeeper::driver::{Action, Dial, Event, Exchange, Input};
 use lockwatch_watch::zookeeper::store;
 use lockwatch_watch::zookeeper::watcher::Watcher;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, copy, sink,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -195,7 +197,8 @@ async fn be(
         Ok(reached) => reached,
         Err(failure) => return failure,
     };
-    let (mut reader, mut writer) = tokio::io::split(stream);
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut reader = BufReader::new(reader);
     let mut first = dial.greeting;
     if let Some(secret) = secret {
         first.extend(codec::auth("digest", secret.expose().as_bytes()));
@@ -250,8 +253,10 @@ pub(super) async fn receive(reader: &mut (impl AsyncRead + Unpin)) -> Result<Eve
     let mut frame = Vec::new();
     // It grows with what comes: the length alone proves nothing.
     let mut read = reader.take(kept as u64).read_to_end(&mut frame).await.map_err(closed)? as u64;
-    let rest = (bytes - kept) as u64;
-    read += copy(&mut reader.take(rest), &mut sink()).await.map_err(closed)?;
+    if bytes > kept {
+        let mut rest = reader.take((bytes - kept) as u64);
+        read += copy(&mut rest, &mut sink()).await.map_err(closed)?;
+    }
     match read == bytes as u64 {
         false => Err(Failure::new(Unknown::Closed, "the server closed the connection")),
         true if bytes > kept => Ok(Event::TooLarge { header: frame, bytes }),

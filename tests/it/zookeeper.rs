@@ -8,8 +8,10 @@ mod curator;
 mod faults;
 mod holds;
 mod kazoo;
+mod parts;
 mod rights;
 mod stores;
+mod turns;
 
 use serde_json::Value;
 

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod driver;
+mod kept;
 mod line;
 mod proving;
 mod read;

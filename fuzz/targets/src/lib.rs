@@ -9,6 +9,9 @@ mod claims;
 mod codecs;
 mod configuration;
 mod discover;
+#[path = "../../../sim/src/ensemble/wire.rs"]
+#[allow(dead_code, reason = "what a server of ZooKeeper writes, of which a part is used")]
+mod ensemble;
 #[path = "../../../tests/it/support/exposition.rs"]
 #[allow(dead_code, reason = "the strict readers of the integration tests, of which a part is used")]
 mod exposition;
@@ -31,6 +34,7 @@ mod tracking;
 mod value;
 mod wire;
 mod worlds;
+mod zookeeper;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +49,10 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "session", run: session::run, bytes_max: 4_096 },
     Target { name: "tracking", run: tracking::run, bytes_max: 4_096 },
+    Target { name: "zookeeper", run: zookeeper::run, bytes_max: 4_096 },
     Target { name: "reading", run: reading::run, bytes_max: 4_096 },
     Target { name: "topology", run: topology::run, bytes_max: 4_096 },
     Target { name: "discover", run: discover::run, bytes_max: 4_096 },

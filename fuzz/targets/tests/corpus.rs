@@ -107,6 +107,7 @@ macro_rules! corpora {
 corpora!(
     session,
     tracking,
+    zookeeper,
     reading,
     topology,
     discover,

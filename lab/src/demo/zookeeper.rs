@@ -34,9 +34,17 @@ impl Scene {
         let address = server.address();
         // Times are short, so that the story is quick to watch.
         let text = format!(
-            "zookeeper:\n  main: {{servers: [\"{address}\"], interval: 500ms, timeout: 2s}}\ntasks:\n  \
-             - name: {TASK}\n    lock: {{path: {FOLDER}, library: kazoo}}\n    wanted: always\n    \
-             grace: 4s\n    settle: 2s\n"
+            "zookeeper:
+  main: {{servers: [\"{address}\"], interval: 500ms, timeout: 2s}}
+labels: [standby]
+tasks:
+  - name: {TASK}
+    lock: {{path: {FOLDER}, library: kazoo}}
+    wanted: always
+    grace: 4s
+    settle: 2s
+    labels: {{standby: required}}
+"
         );
         let config = directory.path().join("lockwatch.yml");
         std::fs::write(&config, &text)

@@ -26,7 +26,12 @@ fn the_story_of_a_lock() {
 
 #[test]
 fn the_stories_of_other_kinds() {
-    for (kind, last) in [("turns", "docs/turns.md"), ("queue", "docs/queues.md")] {
+    let stories = [
+        ("turns", "docs/turns.md"),
+        ("queue", "docs/queues.md"),
+        ("zookeeper", "docs/zookeeper.md"),
+    ];
+    for (kind, last) in stories {
         let text = printed(&["--story", kind]);
         assert!(text.contains(last), "{text}");
     }

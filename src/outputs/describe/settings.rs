@@ -65,7 +65,7 @@ const IN_NODES: [(&str, &str, Option<&str>); 13] = [
 pub fn settings<'a>(published: &'a Published, view: &'a TaskView) -> Vec<Setting<'a>> {
     let has_nodes =
         |store| published.store(store).is_some_and(|store| store.spec.authority.ensemble);
-    let switches_store = view.spec.switches_store.unwrap_or(view.spec.store);
+    let switches_store = view.spec.switches_on();
     let named = |setting: Setting<'a>| {
         let store = if setting.block == "wanted" { switches_store } else { view.spec.store };
         let other = IN_NODES.iter().find(|(block, name, _)| {

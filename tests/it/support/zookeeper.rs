@@ -40,10 +40,6 @@ const JVM_FLAGS: [&str; 6] = [
 pub(crate) const TICK_MS: u64 = 500;
 /// A server answers `srvr` within this time, or does not serve.
 const ANSWER: Duration = Duration::from_millis(500);
-/// The superuser's login, and the hash of it that servers with [`Setup::with_superuser`] know.
-pub(crate) const SUPERUSER: &str = "super:secret";
-const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
-
 /// How the servers are started.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -53,20 +49,15 @@ pub(crate) struct Setup {
     pub(crate) lines: Vec<String>,
     /// Further arguments of the JVM.
     pub(crate) jvm: Vec<String>,
+    /// Whether it is the version of `tests/zookeeper/pom.xml` instead of Debian's.
+    pub(crate) is_newer: bool,
     /// The certificate and key, and the authority, with which they speak TLS on a second port.
     pub(crate) tls: Option<PathBuf>,
 }
 
 impl Setup {
     pub(crate) fn of(servers: usize) -> Setup {
-        Setup { servers, lines: Vec::new(), jvm: Vec::new(), tls: None }
-    }
-
-    /// With a user who may do everything.
-    pub(crate) fn with_superuser(mut self) -> Setup {
-        self.jvm
-            .push(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"));
-        self
+        Setup { servers, lines: Vec::new(), jvm: Vec::new(), is_newer: false, tls: None }
     }
 }
 
@@ -87,7 +78,7 @@ impl Ensemble {
     /// Servers without data, once all of them serve; `None`, with a message, on a machine without
     /// ZooKeeper or Java.
     pub(crate) fn start(test: &str, setup: Setup) -> Option<Ensemble> {
-        if !skip::has(test, &["java"]) {
+        if !skip::has(test, if setup.is_newer { &["java", "mvn"] } else { &["java"] }) {
             return None;
         }
         if !Path::new(JAR).is_file() {
@@ -167,7 +158,9 @@ impl Ensemble {
         let folder = self.folder_of(at);
         let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
         let mut command = Command::new("java");
-        let classes = format!("{}:{JAR}:{}", self.folder.path().display(), MORE_JARS.join(":"));
+        let debian = format!("{}:{JAR}:{}", self.folder.path().display(), MORE_JARS.join(":"));
+        let newer = || format!("{}/*", maven::libraries("zookeeper").display());
+        let classes = if self.setup.is_newer { newer() } else { debian };
         command.args(JVM_FLAGS).args(&self.setup.jvm).args(["-cp", &classes]);
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg("zoo.cfg");
         command.current_dir(folder).stdin(Stdio::null()).stderr(log.try_clone().unwrap());

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{LONG_MS, Scene, agent_with};
+use super::{LONG_MS, Scene};
 use crate::support::PATIENCE;
 use crate::support::agent::Agent;
 use crate::support::zookeeper::{Clients, Setup};
@@ -74,6 +74,26 @@ fn rss_kb(agent: &Agent) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// From 2,147,483,647 on every contender gets the same number, and Kazoo lets all of them in.
+#[test]
+fn numbers_that_stand_still_are_no_order() {
+    let test = "zookeeper::bad_input::numbers_that_stand_still_are_no_order";
+    let Some(scene) = Scene::open(test, Setup::of(1), TASKS) else { return };
+    let Some(mut kazoo) = Clients::kazoo(test, &scene.ensemble) else { return };
+    let one = kazoo.session("one", LONG_MS);
+    let node = |letter: &str, number: &str| format!("/fine/{}__lock__{number}", letter.repeat(32));
+    kazoo.run_command("create one /fine -");
+    kazoo.run_command(&format!("create one {} - ephemeral", node("a", "2147483647")));
+    scene.until_held("fine", &[&one], 0);
+    kazoo.run_command(&format!("create one {} - ephemeral", node("b", "2147483647")));
+    scene.agent.until_view(PATIENCE, "no order", |view| view.reason("fine") == Some("layout"));
+    kazoo.run_command(&format!("create one {} - ephemeral", node("c", "-2147483648")));
+    kazoo.run_command(&format!("delete one {}", node("b", "2147483647")));
+    scene.agent.throughout(Duration::from_secs(2), "nobody is said to be gone", |view| {
+        view.verdict("fine") != "down" && view.held("fine") != Some(0.0)
+    });
+}
+
 /// A server that takes every connection and answers with these bytes, or with nothing.
 fn impostor(answer: &'static [u8]) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -140,5 +160,4 @@ fn servers_that_speak_garbage_or_nothing_are_left() {
     mixed.until("fine", "running");
     // That nobody holds these is known, too: a good server proves it.
     mixed.until("vain", "down");
-    let _ = agent_with;
 }

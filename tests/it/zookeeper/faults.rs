@@ -1,10 +1,11 @@
 //! What servers of an ensemble do to the tasks that are watched in it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{LONG_MS, Scene, agent, problems, verdicts};
 use crate::support::agent::{Agent, Watch};
 use crate::support::exposition::Exposition;
+use crate::support::proxy::{Fault, Proxy};
 use crate::support::zookeeper::{Clients, Ensemble, Setup};
 use crate::support::{PATIENCE, wait_until};
 
@@ -172,7 +173,41 @@ fn without_a_majority_all_is_unknown() {
     three.scene.until("late", "down");
 }
 
-/// The servers come back with an old copy of their data, in which nobody has the lock.
+/// The network between the agent and its server swallows all replies, then that of the other one, too.
+#[test]
+fn a_network_that_swallows_replies_makes_no_task_down() {
+    let test = "zookeeper::faults::a_network_that_swallows_replies_makes_no_task_down";
+    let Some(ensemble) = Ensemble::start(test, Setup::of(1)) else { return };
+    let Some(mut kazoo) = Clients::kazoo(test, &ensemble) else { return };
+    kazoo.session("one", LONG_MS);
+    kazoo.run_command("take one first lock /held web-1");
+    kazoo.event("held", "first");
+    let proxies = [0, 1].map(|_| Proxy::start(ensemble.port(0)));
+    let servers = proxies.each_ref().map(|proxy| format!("\"127.0.0.1:{}\"", proxy.port));
+    let agent = Agent::start(&format!(
+        "zookeeper:\n  zk: {{servers: [{}], interval: 500ms, timeout: 1s}}\ntasks:\n{TASKS}",
+        servers.join(", ")
+    ));
+    agent.until(PATIENCE, "running", |page| page.verdict("held") == "running");
+    let watch = agent.watch();
+    let node = agent.task("held")["node"].as_str().unwrap().to_owned();
+    let at = usize::from(!node.ends_with(&proxies[0].port.to_string()));
+    proxies[at].set(Fault::SwallowReplies);
+    wait_until(PATIENCE, "the other way", || agent.task("held")["node"] != node.as_str());
+    proxies[1 - at].set(Fault::SwallowReplies);
+    agent.until_view(PATIENCE, "timeout", |view| view.reason("held") == Some("timeout"));
+    agent.until(PATIENCE, "unknown", |page| {
+        page.verdict("held") == "unknown" && page.verdict("late") == "unknown"
+    });
+    proxies.iter().for_each(|proxy| proxy.set(Fault::None));
+    proxies.iter().for_each(Proxy::cut);
+    agent.until(PATIENCE, "running", |page| page.verdict("held") == "running");
+    let shown = verdicts(&watch.stop(), "held");
+    assert_eq!(shown, ["running", "unknown", "running"]);
+}
+
+/// The servers come back with an old copy of their data, as from a backup: one lock is held in it, and
+/// one that was taken since is not.
 #[test]
 fn data_that_went_back_are_lost_data() {
     let test = "zookeeper::faults::data_that_went_back_are_lost_data";
@@ -180,14 +215,21 @@ fn data_that_went_back_are_lost_data() {
     let changes = |page: &Exposition| {
         page.get("lockwatch_store_generation_changes_total", &[("store", "zk")]).unwrap()
     };
-    let before = changes(&three.scene.agent.page());
+    let watch = three.scene.agent.watch();
+    three.scene.ensemble.back_up();
+    three.scene.ensemble.start_all();
+    three.is_well();
+    three.kazoo.session("two", LONG_MS);
+    three.kazoo.run_command("take two second lock /late web-1");
+    three.scene.until("late", "running");
+    for number in 0..100 {
+        three.kazoo.run_command(&format!("create two /later-{number} -"));
+    }
+    let written = three.scene.agent.page();
     three.scene.ensemble.restore();
     three.scene.ensemble.start_all();
-    let page =
-        three.scene.agent.until(PATIENCE, "the data went back", |page| changes(page) > before);
-    eprintln!("{:?}", problems(&page, "store", "zk"));
-    let began = Instant::now();
-    three.scene.until("held", "down");
-    eprintln!("down {:?} later", began.elapsed());
-    let _ = Duration::ZERO;
+    three.scene.agent.until(PATIENCE, "other data", |page| changes(page) > changes(&written));
+    three.scene.agent.until(PATIENCE, "held", |page| page.of("held", "lock_held") == Some(1.0));
+    three.was_never_down(watch, "a backup was restored");
+    three.scene.until("late", "down");
 }

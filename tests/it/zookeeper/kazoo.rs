@@ -8,7 +8,7 @@ use crate::support::zookeeper::{Clients, Setup};
 
 const TASKS: &str = "
   - {name: lock, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: always, grace: 1s, settle: 500ms}
-  - {name: unwanted, zookeeper: zk, lock: {path: /lock, library: kazoo}}
+  - {name: unwanted, zookeeper: zk, lock: {path: /unwanted, library: kazoo}}
   - {name: shared, zookeeper: zk, lock: {path: /shared, library: kazoo}, grace: 1s}
   - {name: elected, zookeeper: zk, lock: {path: /elected, library: kazoo}}
 ";
@@ -17,8 +17,17 @@ const TASKS: &str = "
 /// again.
 #[test]
 fn a_lock_is_shown_as_it_is() {
-    let test = "zookeeper::kazoo::a_lock_is_shown_as_it_is";
-    let Some(scene) = Scene::open(test, Setup::of(1), TASKS) else { return };
+    shown_as_it_is("zookeeper::kazoo::a_lock_is_shown_as_it_is", Setup::of(1));
+}
+
+#[test]
+fn a_lock_in_a_newer_server_is_shown_as_it_is() {
+    let setup = Setup { is_newer: true, ..Setup::of(1) };
+    shown_as_it_is("zookeeper::kazoo::a_lock_in_a_newer_server_is_shown_as_it_is", setup);
+}
+
+fn shown_as_it_is(test: &str, setup: Setup) {
+    let Some(scene) = Scene::open(test, setup, TASKS) else { return };
     let Some(mut kazoo) = Clients::kazoo(test, &scene.ensemble) else { return };
     // The folder is missing.
     scene.until("lock", "down");

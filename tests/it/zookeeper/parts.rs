@@ -5,10 +5,10 @@ use crate::support::PATIENCE;
 use crate::support::zookeeper::{Clients, Setup};
 
 const TASKS: &str = "
-  - {name: flags, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: {children: /flags}, grace: 1s, settle: 500ms}
-  - {name: names, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: {names: /names}, grace: 1s, settle: 500ms}
-  - {name: count, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: {counter: /count}, grace: 1s, settle: 500ms}
-  - {name: paths, zookeeper: zk, lock: {path: /lock, library: kazoo}, wanted: {paths: [/on/anna, /on/ben]}, grace: 1s, settle: 500ms}
+  - {name: flags, zookeeper: zk, lock: {path: /lock-flags, library: kazoo}, wanted: {children: /flags}, grace: 1s, settle: 500ms}
+  - {name: names, zookeeper: zk, lock: {path: /lock-names, library: kazoo}, wanted: {names: /names}, grace: 1s, settle: 500ms}
+  - {name: count, zookeeper: zk, lock: {path: /lock-count, library: kazoo}, wanted: {counter: /count}, grace: 1s, settle: 500ms}
+  - {name: paths, zookeeper: zk, lock: {path: /lock-paths, library: kazoo}, wanted: {paths: [/on/anna, /on/ben]}, grace: 1s, settle: 500ms}
   - {name: works, zookeeper: zk, lock: {path: /busy, library: kazoo}, wanted: always, progress: {path: /beat, stale_after: 2s}, grace: 1s, settle: 500ms}
 ";
 
@@ -35,7 +35,10 @@ fn switches_are_children_names_a_counter_or_nodes() {
     for (task, users) in [("flags", 1.0), ("names", 1.0), ("count", 2.0), ("paths", 1.0)] {
         assert_eq!(view.page.of(task, "task_wanting_users"), Some(users), "{task}");
     }
-    kazoo.run_command("take one first lock /lock web-1");
+    for task in all {
+        kazoo.run_command(&format!("take one {task} lock /lock-{task} web-1"));
+        kazoo.event("held", task);
+    }
     for task in all {
         scene.until(task, "running");
     }
@@ -43,7 +46,9 @@ fn switches_are_children_names_a_counter_or_nodes() {
     kazoo.run_command("delete one /names/anna");
     kazoo.run_command("write one /count 0");
     kazoo.run_command("write one /on/anna false");
-    kazoo.run_command("release first");
+    for task in all {
+        kazoo.run_command(&format!("release {task}"));
+    }
     for task in all {
         scene.until(task, "stopped");
     }

@@ -6,7 +6,6 @@ use tempfile::TempDir;
 
 use super::{LONG_MS, Scene, agent_with, problems};
 use crate::support::PATIENCE;
-use crate::support::agent::Agent;
 use crate::support::certificates::{Authority, Life};
 use crate::support::zookeeper::{Clients, Ensemble, Setup};
 
@@ -15,14 +14,25 @@ const TASKS: &str = "
   - {name: hidden, zookeeper: zk, lock: {path: /hidden, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
   - {name: open, zookeeper: zk, lock: {path: /open, library: kazoo}, wanted: always, grace: 1s, settle: 500ms, blind_after: 3s}
 ";
-const LOGIN: &str = "agent:right";
+const LOGIN: &str = "agent:c4nary";
 
 /// The folder of `secret` may be read with a login only, so may the nodes in that of `hidden`, and
 /// everybody may read `open`.
 #[test]
 fn what_may_not_be_read_is_no_permission_for_exactly_that_task() {
     let test = "zookeeper::rights::what_may_not_be_read_is_no_permission_for_exactly_that_task";
-    let Some(ensemble) = Ensemble::start(test, Setup::of(1)) else { return };
+    no_permission(test, Setup::of(1));
+}
+
+/// From 3.9 on, `exists` needs the right to read, too.
+#[test]
+fn what_a_newer_server_hides_is_no_permission_for_exactly_that_task() {
+    let test = "zookeeper::rights::what_a_newer_server_hides_is_no_permission";
+    no_permission(test, Setup { is_newer: true, ..Setup::of(1) });
+}
+
+fn no_permission(test: &str, setup: Setup) {
+    let Some(ensemble) = Ensemble::start(test, setup) else { return };
     let Some(mut kazoo) = Clients::kazoo(test, &ensemble) else { return };
     let owner = kazoo.run_command(&format!("session owner {LONG_MS} owner:pw"));
     let owner = owner["id"].as_str().unwrap().to_owned();
@@ -64,7 +74,7 @@ fn what_may_not_be_read_is_no_permission_for_exactly_that_task() {
     });
     let scene = Scene { agent, ensemble };
     scene.until_held("hidden", &[&owner], 0);
-    assert!(!scene.agent.log().contains("right"), "{}", scene.agent.log());
+    assert!(!scene.agent.log().contains("c4nary"), "{}", scene.agent.log());
 }
 
 #[test]
@@ -99,5 +109,4 @@ fn tls_is_spoken_and_certificates_are_checked() {
     let plain = agent_with(&scene.ensemble, "", TASKS);
     let view = plain.until_view(PATIENCE, "no answer", |view| view.reason("open").is_some());
     eprintln!("plain text: {:?}", view.reason("open"));
-    let _: &Agent = &plain;
 }

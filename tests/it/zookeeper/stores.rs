@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{LONG_MS, problems};
 use crate::support::PATIENCE;
 use crate::support::agent::Agent;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 use crate::support::zookeeper::{Clients, Ensemble, Setup};
 
@@ -26,7 +27,7 @@ fn each_store_that_dies_is_one_problem_of_its_own() {
         redis.address(),
         ensemble.config(", interval: 500ms, timeout: 2s")
     ));
-    let is_well = |page: &crate::support::exposition::Exposition| {
+    let is_well = |page: &Exposition| {
         ["nightly", "elected"].iter().all(|task| page.verdict(task) == "running")
     };
     agent.until(PATIENCE, "all is well", is_well);

@@ -62,7 +62,10 @@ fn workers_that_alternate_by_watches_are_running() {
         let taken = shown["turn"]["taken"].as_array().unwrap().iter();
         let seen: u64 = taken.map(|taken| taken["turns"].as_u64().unwrap()).sum();
         eprintln!("{task}: {logged} turns, {seen} seen");
-        assert!(seen as usize <= logged + 1 && seen as usize * 10 > logged * 9, "{seen} of {logged}");
+        assert!(
+            seen as usize <= logged + 1 && seen as usize * 10 > logged * 9,
+            "{seen} of {logged}"
+        );
     }
 }
 

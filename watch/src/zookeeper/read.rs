@@ -20,7 +20,7 @@ use crate::redis::accept::Caps;
 use crate::redis::parts;
 use crate::redis::read::turn;
 use crate::redis::replies::Replies;
-use crate::redis::value::Finder;
+use crate::redis::value;
 
 /// So many of those who wait are read with their session and data.
 const SHOWN_MAX: usize = 8;
@@ -96,6 +96,11 @@ pub(super) fn reading(spec: &TaskSpec, answers: &Answers) -> TaskReading {
 /// The lock, if it is in the ensemble that is read.
 fn lock_here(spec: &TaskSpec) -> Option<&LockSpec> {
     spec.lock().filter(|_| !spec.has_only_switches_here())
+}
+
+/// The folder of the queue for its lock.
+pub(super) fn folder(spec: &TaskSpec) -> Option<&str> {
+    lock_here(spec).map(path)
 }
 
 fn path(lock: &LockSpec) -> &str {
@@ -174,15 +179,23 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
     for (name, stands) in shown(&queue) {
         let (data, stat) = match answers.get(&Ask::Data(tree::join(path(lock), name))) {
             Some(Some(Answer::Data(data, stat))) => (data, stat),
-            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
-            // It waited, and has gone meanwhile.
+            // Without its node, nothing is shown of one who waits.
             _ if stands != Stands::Holds => continue,
-            _ => return unknown(Unknown::NotReadYet),
+            Some(Some(Answer::NoAuth)) => return unknown(Unknown::NoPermission),
+            // It had the lock, and has gone again and again before its node was read.
+            Some(Some(Answer::NoNode)) => {
+                holders.push(holder(name, name.into()));
+                continue;
+            }
+            Some(Some(_)) => return unknown(Unknown::ServerError),
+            Some(None) => return unknown(Unknown::TooLarge),
+            None => return unknown(Unknown::NotReadYet),
         };
         let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
         if stands == Stands::Holds {
             let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
-            hosts.extend(host(lock.host.as_deref(), data).map(|host| (client.clone(), host)));
+            let named = host(lock.host.as_deref(), data);
+            hosts.extend(named.map(|host| host.map(|host| (client.clone(), host))));
             holders.push(holder(name, client));
         }
         let says = data.get(..Contender::SAYS_BYTES_MAX).unwrap_or(data);
@@ -194,7 +207,7 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
             says: (!says.is_empty()).then(|| says.to_vec()),
         });
     }
-    parts.hosts = (!hosts.is_empty()).then_some(Ok(hosts));
+    parts.hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
     let waiters = u64::try_from(queue.contenders.len() - queue.holders).ok();
     let entries = (!entries.is_empty()).then(|| Arc::new(entries));
     let extras = Extras { waiters, fencing_token: None, queue: entries };
@@ -216,9 +229,9 @@ fn holder(name: &str, client: Vec<u8>) -> Holder {
 
 /// The host that a contender's data name, at the configured place if there is one. Without one a
 /// loopback address names none: it is what a machine calls itself.
-fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
+fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Result<Vec<u8>, Unknown>> {
     if let Some(path) = path {
-        return Finder::new(path).ok()?.find(data).ok();
+        return Some(value::find(path, data).map_err(|_| Unknown::ValuePath));
     }
     const HOST_BYTES_MAX: usize = 255;
     let text = core::str::from_utf8(data).ok()?.trim();
@@ -228,5 +241,80 @@ fn host(path: Option<&ValuePath>, data: &[u8]) -> Option<Vec<u8>> {
         && !text.starts_with("127.")
         && text != "::1"
         && text != "localhost";
-    is_host.then(|| text.as_bytes().to_vec())
+    is_host.then(|| Ok(text.as_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    use lockwatch_judge::spec::StoreIndex;
+
+    use super::*;
+    use crate::zookeeper::codec::Stat;
+
+    const FIRST: &str = "a__lock__0000000001";
+    const SECOND: &str = "b__lock__0000000002";
+
+    /// The reading of a lock of Kazoo with two contenders, by what is answered of their nodes.
+    fn read(first: Option<Answer>, second: Option<Answer>) -> (LockReading, Extras) {
+        let spec = TaskSpec::new("job", StoreIndex(0), LockSpec::new(b"/job", "kazoo"));
+        let names = [SECOND, FIRST].map(ToString::to_string).to_vec();
+        let data = |name: &str| Ask::Data(tree::join("/job", name));
+        let folder = Some(Answer::Children(names, Stat::default()));
+        let answers = Answers::from([
+            (Ask::Children("/job".into()), folder),
+            (data(FIRST), first),
+            (data(SECOND), second),
+        ]);
+        assert_eq!(asks(&spec, &answers), [], "nothing else is asked");
+        let reading = reading(&spec, &answers);
+        let GuardReading::Lock { lock, extras } = reading.guard else { unreachable!() };
+        (lock, extras)
+    }
+
+    fn node(session: i64, data: &[u8]) -> Option<Answer> {
+        let owner = Some(SessionId(session));
+        Some(Answer::Data(data.to_vec(), Stat { owner, created_ms: 7, ..Stat::default() }))
+    }
+
+    fn clients(lock: &LockReading) -> Vec<&[u8]> {
+        let LockReading::Held(held) = lock else { return Vec::new() };
+        held.holders.iter().map(|holder| &*holder.client).collect()
+    }
+
+    #[test]
+    fn the_holder_is_a_session_and_the_queue_shows_all() {
+        let (lock, extras) = read(node(0x1f, b"srv-a"), node(0x20, b""));
+        assert_eq!(clients(&lock), [b"0x1f"]);
+        assert_eq!(extras.waiters, Some(1));
+        let queue = extras.queue.unwrap();
+        let shown = queue.iter().map(|it| (it.stands, it.session.as_deref(), it.says.as_deref()));
+        let expected = [
+            (Stands::Holds, Some(&b"0x1f"[..]), Some(&b"srv-a"[..])),
+            (Stands::Waits, Some(b"0x20"), None),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
+    /// Holds that are shorter than the way to the server and back.
+    #[test]
+    fn a_holder_that_went_before_its_node_was_read_had_the_lock() {
+        let (lock, _) = read(Some(Answer::NoNode), node(0x20, b""));
+        assert_eq!(clients(&lock), [FIRST.as_bytes()]);
+    }
+
+    #[test]
+    fn what_may_not_be_read_of_the_holder_is_unknown_and_of_others_is_not_shown() {
+        let unknown = |first| read(first, node(0x20, b"")).0;
+        let why = |why| LockReading::Unknown(why);
+        assert_eq!(unknown(Some(Answer::NoAuth)), why(Unknown::NoPermission));
+        assert_eq!(unknown(None), why(Unknown::TooLarge));
+        for second in [Some(Answer::NoAuth), Some(Answer::NoNode), None] {
+            let (lock, extras) = read(node(0x1f, b""), second);
+            assert_eq!((clients(&lock), extras.waiters), (vec![&b"0x1f"[..]], Some(1)));
+            assert_eq!(extras.queue.unwrap().len(), 1);
+        }
+    }
 }

@@ -102,5 +102,7 @@ pub fn number(name: &str) -> Option<&str> {
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some(if before.ends_with('-') { name.get(start - 1..)? } else { digits })
+    // A number below zero has no leading zero: before one, the sign belongs to the word.
+    let is_negative = before.ends_with('-') && !digits.starts_with('0');
+    Some(if is_negative { name.get(start - 1..)? } else { digits })
 }

@@ -1,5 +1,5 @@
-//! When each task is read: each at its own instant of the interval, and at once if something of it
-//! changed.
+//! When each task is read: with some others at an instant of the interval, and at once if something
+//! of it changed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -11,6 +11,8 @@ use lockwatch_judge::time::Mono;
 const HINT_PAUSE_MS: u64 = 20;
 /// A task that could not be read may be soon, after this time in milliseconds.
 const SOON_MS: u64 = 100;
+/// So many instants of an interval have tasks of their own.
+const INSTANTS: usize = 16;
 /// So much of a task is read on average, in bytes per millisecond: a folder with many children is
 /// read less often.
 const BYTES_PER_MS: usize = 1_000;
@@ -122,11 +124,13 @@ impl Schedule {
         });
     }
 
-    /// What is at this path changed: the tasks with it are to be read.
-    pub(super) fn changed(&mut self, path: &str) {
-        for position in self.by_path.get(path).cloned().unwrap_or_default() {
-            self.change(position, |task| task.is_hinted = true);
+    /// What is at this path changed: the tasks with it are to be read. Returns their positions.
+    pub(super) fn changed(&mut self, path: &str) -> Vec<usize> {
+        let tasks = self.by_path.get(path).cloned().unwrap_or_default();
+        for position in &tasks {
+            self.change(*position, |task| task.is_hinted = true);
         }
+        tasks
     }
 
     /// All tasks are to be read at once, and none is being read.
@@ -146,9 +150,12 @@ impl Schedule {
     }
 }
 
+/// The load is spread, but what is read at one instant is asked in one write.
 fn offset_ms(position: usize, count: usize, interval_ms: u64) -> u64 {
-    let [position, count] = [position, count.max(1)].map(|it| u64::try_from(it).unwrap_or(1));
-    position.saturating_mul(interval_ms) / count
+    let instants = count.clamp(1, INSTANTS);
+    let [position, count, instants] =
+        [position, count.max(1), instants].map(|it| u64::try_from(it).unwrap_or(1));
+    position * instants / count * interval_ms / instants
 }
 
 #[cfg(test)]
@@ -189,14 +196,14 @@ mod tests {
     fn many_hints_are_one_reading_also_while_one_is_made() {
         let mut schedule = Schedule::new(2, 10_000, Mono::at(0));
         assert_eq!(taken(&mut schedule, 0), [0]);
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         read(&mut schedule, 0, "/a", 100, 5);
         assert_eq!(taken(&mut schedule, 30), [0; 0], "nobody knew of the path then");
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         schedule.changed("/b");
         assert_eq!(schedule.next(), Some(Mono::at(25)));
         assert_eq!(taken(&mut schedule, 30), [0]);
-        (0..15_000).for_each(|_| schedule.changed("/a"));
+        (0..15_000).for_each(|_| drop(schedule.changed("/a")));
         assert_eq!(taken(&mut schedule, 40), [0; 0], "it is being read");
         read(&mut schedule, 0, "/b", 100, 41);
         assert_eq!(taken(&mut schedule, 60), [0; 0]);

@@ -16,8 +16,9 @@ use lockwatch_judge::reading::{Parts, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-use super::codec::{self, Zxid};
+use super::codec::{self, Answer, Ask, Zxid};
 use super::driver::{Action, Dial, Event, Exchange, Input};
+use super::kept::Kept;
 use super::line::Line;
 use super::proving::{Known, Proving};
 use super::read;
@@ -48,6 +49,8 @@ pub struct Watcher {
     schedule: Schedule,
     /// What is known of the tasks, by their positions.
     known: Vec<Known>,
+    /// What was read of their queues before, by their positions.
+    kept: Vec<Kept>,
     line: Line,
     /// The session that reads and watches.
     main: Option<Session>,
@@ -118,6 +121,19 @@ struct Out {
     reported: Option<Topology>,
 }
 
+impl Out {
+    /// Sends frames together with those that are about to be sent over the same connection: each
+    /// write wakes both sides.
+    fn send(&mut self, link: LinkId, frames: Vec<u8>) {
+        match self.actions.back_mut() {
+            Some(Action::Send { link: same, frames: before }) if *same == link => {
+                before.extend(frames);
+            }
+            _ => self.actions.push_back(Action::Send { link, frames }),
+        }
+    }
+}
+
 impl Watcher {
     /// A watcher that begins at `now`. `seed` decides which server it tries first, so that not all
     /// agents are on one.
@@ -127,6 +143,7 @@ impl Watcher {
         Watcher {
             schedule: Schedule::new(count, assignment.store.interval_ms, now.mono),
             known: (0..count).map(|_| Known::new(Some(now.mono))).collect(),
+            kept: (0..count).map(|_| Kept::default()).collect(),
             line: Line::default(),
             main: None,
             proof: None,
@@ -235,7 +252,7 @@ impl Watcher {
                 self.lost(is_proof, Failure::new(Unknown::Timeout, words), now);
             } else if let Some(frames) = session.ping(now.mono) {
                 let link = session.link;
-                self.out.actions.push_back(Action::Send { link, frames });
+                self.out.send(link, frames);
             }
         }
     }
@@ -300,7 +317,7 @@ impl Watcher {
         }
         reading.open = asks.len();
         let frames = session.ask(&asks, tag, now);
-        self.out.actions.push_back(Action::Send { link: session.link, frames });
+        self.out.send(session.link, frames);
     }
 
     /// A question was answered.
@@ -309,6 +326,14 @@ impl Watcher {
         let Some(reading) = self.readings.get_mut(&tag) else { return };
         reading.zxid.get_or_insert(zxid);
         reading.bytes += bytes;
+        let spec = self.assignment.tasks.get(reading.position).map(|(_, spec)| spec);
+        let is_queue = |path: &str| spec.and_then(|spec| read::folder(spec)) == Some(path);
+        if let (Ask::Children(path), Some(Answer::Children(names, stat))) = (&ask, &answer)
+            && is_queue(path)
+            && let Some(kept) = self.kept.get(reading.position)
+        {
+            kept.fill((reading.link, now), (names, stat), &mut reading.answers);
+        }
         reading.answers.insert(ask, answer);
         reading.open = reading.open.saturating_sub(1);
         if reading.open == 0 {
@@ -341,6 +366,11 @@ impl Watcher {
         };
         let (index, spec) = (*index, Arc::clone(spec));
         self.show(index, &server, &reading, &outcome, now);
+        if let (false, Some(folder), Some(kept)) =
+            (is_proof, read::folder(&spec), self.kept.get_mut(reading.position))
+        {
+            kept.keep((reading.link, reading.sent), folder, &reading.answers);
+        }
         if !is_proof {
             let paths = reading.answers.keys().map(|ask| ask.path().into()).collect();
             self.schedule.read(reading.position, paths, reading.bytes, now);
@@ -413,7 +443,11 @@ impl Watcher {
             }
             Ok(News::Shown(zxid)) => self.shown(is_proof, zxid),
             // The other session is about to end.
-            Ok(News::Changed(path)) if !is_proof => self.schedule.changed(&path),
+            Ok(News::Changed(path)) if !is_proof => {
+                for position in self.schedule.changed(&path) {
+                    self.kept.get_mut(position).map(|kept| kept.changed(&path));
+                }
+            }
             Ok(News::Changed(_) | News::Nothing) => {}
             Err(failure) => self.lost(is_proof, failure, now),
         }
@@ -579,6 +613,7 @@ impl Watcher {
         self.schedule = Schedule::new(count, self.assignment.store.interval_ms, now.mono);
         // The state may know a task for longer than this watcher.
         self.known = (0..count).map(|_| Known::new(None)).collect();
+        self.kept = (0..count).map(|_| Kept::default()).collect();
         self.readings.clear();
         self.proving = Proving::new(now.mono);
         self.out.reported = None;
