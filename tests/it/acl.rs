@@ -444,8 +444,8 @@ fn an_ensemble_gets_a_line_for_each_node_that_is_read() {
     let text = "redis: {main: {url: 'redis://a'}}
 zookeeper: {zk: {servers: [a, b], auth_file: login}, open: {servers: [c]}}
 tasks:
-  - {name: a, zookeeper: zk, lock: {path: /a}, wanted: {children: /users}, progress: {children: /jobs}}
-  - {name: b, zookeeper: zk, turn: {path: /turn}, wanted: {paths: [/on b]}, hosts: {children: /hosts}}
+  - {name: a, zookeeper: zk, lock: {path: /a}, wanted: {children: /users}, progress: {children: /jobs}, hosts: {children: /hosts}}
+  - {name: b, zookeeper: zk, turn: {path: /turn}, wanted: {paths: [/on b]}}
   - {name: c, zookeeper: zk, turn: {children: /turns, tasks: [a, b]}, wanted: {names: /users}}
   - {name: d, zookeeper: open, lock: {path: /d}, claims: {children: /claims}, paused_until: {path: /p}}
   - {name: e, redis: main, lock: {key: e}}

@@ -141,7 +141,7 @@ async fn of_node(
     };
     let mut found: Vec<Found> =
         lock.and_then(|lock| foreign(lock, &names)).map(Found::Hint).into_iter().collect();
-    // Whoever may read the folder sees the names of all children.
+    // Who may read the folder sees the names of all children, readable or not.
     let child = names.first().map(|name| join(path, name));
     if let Some(child) = child
         && let Some(Answer::NoAuth) =

@@ -35,7 +35,7 @@ const OWN: &str = "/zookeeper";
 /// Where to look in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct NodesOptions {
-    /// Instead of a Redis: servers of a ZooKeeper ensemble, host:port,…
+    /// Instead of a Redis: the servers of a ZooKeeper, host:port or several with commas
     #[arg(long, value_name = "SERVERS", conflicts_with = "redis")]
     pub zookeeper: Option<String>,
     /// In ZooKeeper: a folder below which to look; may be repeated

@@ -263,8 +263,8 @@ fn peers_that_are_not_redis() {
         assert!(ward.agent.view().task("sick")["verdict"] == "unknown");
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| try_out(http, "protocol", "really a Redis server"));
-        scope.spawn(|| try_out(garbage, "protocol", "really a Redis server"));
+        scope.spawn(|| try_out(http, "protocol", "really a Redis (or ZooKeeper) server"));
+        scope.spawn(|| try_out(garbage, "protocol", "really a Redis (or ZooKeeper) server"));
         scope.spawn(|| try_out(silent, "timeout", "did not answer in time"));
         scope.spawn(|| try_out(deaf, "closed", "closed the connection"));
     });

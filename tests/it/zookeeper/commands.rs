@@ -1,4 +1,4 @@
-//! `acl`, `check-config --connect` and `discover` beside real servers, as a user runs them.
+//! `acl`, `check-config --connect` and `discover` with real servers, as a user runs them.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ const CHILD: &str = "00000000000000000000000000000000__lock__0000000000";
 
 /// What a command printed, and its exit code.
 fn run(arguments: &[&str]) -> (String, Option<i32>) {
-    let output = program().args(arguments).output().unwrap();
+    let output = program().args(arguments).stdout(Stdio::piped()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (text(output.stdout) + &text(output.stderr), output.status.code())
 }
