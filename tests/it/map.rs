@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// The headings of the tables in ARCHITECTURE.md, and the folder below which each names modules.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("### `judge/`", "judge/src"),
     ("### `watch/`", "watch/src/redis"),
+    ("### `watch/src/zookeeper`", "watch/src/zookeeper"),
     ("### `guard/`", "guard/src"),
     ("### `sim/`", "sim/src"),
     ("### `src/`", "src"),

@@ -532,7 +532,7 @@ async fn the_page_of_one_task_says_all_that_is_known() {
         r"c\xe2\x80\xaelairecannot be read; the codec kryo5 would read it",
         "dorawas on; lost by the store",
         "10.0.0.7:6379replica3f2b9c1e-client1.2 s07:59:59",
-        "2027-01-15 07:58:20Redis lost switches that were on Ask these users",
+        "2027-01-15 07:58:20the store lost switches that were on Ask these users",
         "Held by srv-b, expired07:53:2007:55:001 min 40 s",
         "Nobody, though wanted07:55:0107:55:5049 s",
         "Handover, 49 s07:55:55",
