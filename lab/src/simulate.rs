@@ -12,13 +12,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lockwatch::record::{RecordOptions, Recorder};
-use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as simulate};
+use lockwatch_sim::{
+    Coverage, EnsembleCoverage, EnsemblePlan, Outcome, Plan, Shape, Violation, minimise,
+    run as simulate, run_ensemble,
+};
 use lockwatch_watch::redis::RedisKind;
 
 /// Number of inputs after which the recorder's queue gets time to empty.
 const BURST: usize = 5_000;
 /// Duration of that pause: a disk writes so many inputs in less.
 const BREATH: Duration = Duration::from_millis(60);
+/// Virtual minutes of each ensemble.
+const ENSEMBLE_MINUTES: u64 = 60;
 /// Interval of progress reports.
 const PRINTED_EVERY: Duration = Duration::from_secs(30);
 
@@ -40,6 +45,9 @@ pub struct SimulateArgs {
     /// Of these, only those with a redis of this kind
     #[arg(long, value_parser = kind_named)]
     kind: Option<RedisKind>,
+    /// Ensembles of ZooKeeper instead, one virtual hour of each seed
+    #[arg(long, conflicts_with_all = ["hours", "kind", "keep", "record", "minimise"])]
+    ensembles: bool,
     /// This seed alone
     #[arg(long)]
     seed: Option<u64>,
@@ -67,6 +75,9 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.from..args.from.saturating_add(args.seeds),
     };
+    if args.ensembles {
+        return Ok(ensembles(&seeds.collect::<Vec<_>>(), args.jobs));
+    }
     let wanted =
         |seed: &u64| args.kind.is_none_or(|kind| Plan::new(*seed, 0, Shape::Any).kind() == kind);
     let seeds: Vec<u64> = seeds.filter(wanted).collect();
@@ -110,6 +121,26 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         return Ok(false);
     }
     Ok(failures == 0)
+}
+
+/// Runs these seeds of ensembles; returns whether all passed.
+fn ensembles(seeds: &[u64], jobs: Option<NonZeroU32>) -> bool {
+    let (mut coverage, mut failures) = (EnsembleCoverage::default(), 0);
+    let trial = |seed| (seed, run_ensemble(&EnsemblePlan::new(seed, ENSEMBLE_MINUTES)));
+    each(seeds, jobs, trial, |(seed, outcome)| {
+        coverage.add(&outcome.coverage);
+        if let Some((at, what)) = outcome.violation {
+            failures += 1;
+            println!("seed {seed} fails after {at} ms: {what}\n  {}", outcome.truth.join("\n  "));
+        }
+    });
+    println!("{}{} seeds of ensembles, {failures} failed", coverage.table(), seeds.len());
+    let missing = coverage.missing();
+    let is_short = seeds.len() < 10 || missing.is_empty();
+    if !is_short {
+        println!("never occurred: {}", missing.join(", "));
+    }
+    failures == 0 && is_short
 }
 
 fn kind_named(name: &str) -> Result<RedisKind, String> {

@@ -12,6 +12,7 @@
 
 mod agent;
 mod coverage;
+mod ensemble;
 mod event;
 mod minimise;
 mod oracle;
@@ -27,6 +28,7 @@ mod server;
 mod truth;
 mod world;
 pub use coverage::Coverage;
+pub use ensemble::{EnsembleCoverage, EnsembleOutcome, EnsemblePlan, run_ensemble};
 pub use minimise::minimise;
 pub use oracle::Violation;
 pub use plan::{Act, Plan, QueueAct, RunsAct, Shape, Step, TurnAct};

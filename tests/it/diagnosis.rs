@@ -205,7 +205,11 @@ fn cases(servers: &Servers) -> Vec<Case> {
         case(
             "http",
             url(&servers.http()),
-            ("protocol", "it says \"HTTP/1.1 400 Bad Request\"", "really a Redis (or ZooKeeper) server"),
+            (
+                "protocol",
+                "it says \"HTTP/1.1 400 Bad Request\"",
+                "really a Redis (or ZooKeeper) server",
+            ),
             url(&plain),
         ),
         case(

@@ -1,6 +1,7 @@
 //! What decides, and how evidence is won, tried together: timelines, the table of verdicts, random
 //! inputs, and seeds of the simulator. A module for each.
 
+mod ensemble_seeds;
 mod ensembles;
 mod evidence;
 mod harness;
