@@ -51,7 +51,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Does `work` for each seed, on a thread for each processor: no other test runs beside this one.
-fn each<S: Copy + Sync, T: Send>(seeds: &[S], work: impl Fn(S) -> T + Sync) -> Vec<T> {
+pub(super) fn each<S: Copy + Sync, T: Send>(seeds: &[S], work: impl Fn(S) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let some = || -> Vec<T> {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));

@@ -12,6 +12,7 @@ use lockwatch_judge::spec::{ProgressSource, ProgressSpec, TaskSpec};
 use lockwatch_watch::redis::driver::Failure;
 use lockwatch_watch::zookeeper::driver::{Event, Input};
 
+use crate::truth::rule;
 use bench::{Bench, Mood, assignment, contender, lock};
 
 /// The lines without those about servers.
@@ -29,6 +30,7 @@ fn set<const N: usize>(lines: [&str; N]) -> BTreeSet<String> {
 
 #[test]
 fn free_that_is_wanted_is_believed_of_a_new_session_only() {
+    let _rule = rule("1 evidence");
     let mut bench = Bench::new(3, vec![lock("a")], &[]);
     bench.run(500);
     assert_eq!(bench.news(), ["zk0 0: free"], "the session is new");
@@ -52,6 +54,7 @@ fn a_lone_server_proves_what_it_shows_itself() {
 
 #[test]
 fn a_server_without_a_majority_is_not_believed() {
+    let _rule = rule("5 order");
     let holder = contender("a", 1);
     let mut bench = Bench::new(3, vec![lock("a")], &[&holder]);
     bench.run(2_100);
@@ -296,6 +299,7 @@ fn what_is_held_back_belongs_to_its_assignment() {
 
 #[test]
 fn a_step_of_the_agents_clock_is_none_of_the_ensembles() {
+    let _rule = rule("2 instants");
     let mut bench = Bench::new(3, vec![lock("a")], &[&contender("a", 1)]);
     let steps = |bench: &Bench| {
         let times: Vec<i64> = bench.attestations.iter().map(|it| it.first.ms()).collect();
