@@ -41,8 +41,8 @@ fn of_ensemble(config: &Config, index: StoreIndex, ensemble: &ZooKeeperConfig) -
     );
     match has_login {
         true => note(
-            "USER is the user in `auth_file`; HASH comes from `printf USER:PASSWORD | openssl sha1 \
-             -binary | base64`",
+            "USER is the user in `auth_file`; HASH comes from `printf %s USER:PASSWORD | openssl \
+             sha1 -binary | base64`",
         ),
         false => note(
             "no `auth_file` is configured, so everybody must be allowed to read; with one it can \
