@@ -308,7 +308,9 @@ impl Oracle {
                     &[Verdict::Unwanted]
                 }
                 (true, Wanted::No) => &[Verdict::Unwanted, Verdict::Running],
-                (true, _) if facts.still_ms > limit_ms.saturating_add(LATE_MS) => {
+                (true, _)
+                    if facts.still_ms.min(facts.since_ms) > limit_ms.saturating_add(LATE_MS) =>
+                {
                     &[Verdict::Stalled]
                 }
                 (true, _) if facts.held_ms > spec.settle_ms + LATE_MS => {

@@ -54,7 +54,7 @@ fn a_lone_server_proves_what_it_shows_itself() {
 
 #[test]
 fn a_server_without_a_majority_is_not_believed() {
-    let _rule = rule("5 order");
+    let _rule = rule("1 evidence");
     let holder = contender("a", 1);
     let mut bench = Bench::new(3, vec![lock("a")], &[&holder]);
     bench.run(2_100);
