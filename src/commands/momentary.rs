@@ -1,5 +1,7 @@
 //! Watches without an agent, for as long as a command needs: the same watchers and the same state.
 
+use std::sync::Arc;
+
 use lockwatch_judge::spec::StoreIndex;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -32,7 +34,7 @@ pub(super) fn begin(
     let stores = StoreAssignment::all(config, 0).into_iter();
     let watchers = stores.filter(|store| is_watched(store.index())).map(|mut store| {
         if let StoreAssignment::Redis(redis) = &mut store {
-            redis.config.wake_ups = false;
+            Arc::make_mut(redis).config.wake_ups = false;
         }
         io::Watching::begin(store, (&inputs, clock, traces))
     });

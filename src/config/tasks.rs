@@ -105,11 +105,9 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let mistake = |place, mistake: Option<String>| {
         mistake.map(|mistake| block.report_at(place, mistake));
     };
-    if let Some(redis) = slowest {
-        if let Ok(kind) = &guarded {
-            mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
-            mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
-        }
+    if let (Some(redis), Ok(kind)) = (slowest, &guarded) {
+        mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
+        mistake(block.place("lock").field("library"), channel_mistake(redis, kind));
     }
     let has_switches = elsewhere.as_ref().or(found.as_ref().ok());
     if let (Some([redis, ..]), Ok(Some(wanted))) =

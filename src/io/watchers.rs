@@ -17,9 +17,9 @@ use crate::trace::Traces;
 #[derive(Clone, Debug)]
 pub enum StoreAssignment {
     /// A Redis store.
-    Redis(Assignment),
+    Redis(Arc<Assignment>),
     /// A ZooKeeper ensemble.
-    ZooKeeper(Assignment<ZooKeeperConfig>),
+    ZooKeeper(Arc<Assignment<ZooKeeperConfig>>),
 }
 
 impl StoreAssignment {
@@ -52,8 +52,8 @@ impl StoreAssignment {
     }
 }
 
-fn assignment<C>(config: &Config, epoch: u32, (of, index): (C, StoreIndex)) -> Assignment<C> {
-    Assignment { epoch, index, config: of, tasks: config.tasks_on(index) }
+fn assignment<C>(config: &Config, epoch: u32, (of, index): (C, StoreIndex)) -> Arc<Assignment<C>> {
+    Arc::new(Assignment { epoch, index, config: of, tasks: config.tasks_on(index) })
 }
 
 /// The watcher of one store. It ends when this is dropped.
@@ -78,11 +78,11 @@ impl Watching {
         let (inputs, traces) = (inputs.clone(), traces.clone());
         let (assignments, task) = match assignment {
             StoreAssignment::Redis(it) => {
-                let (to, from) = watch::channel(Arc::new(it));
+                let (to, from) = watch::channel(it);
                 (Assignments::Redis(to), tokio::spawn(drive::run(from, inputs, clock, traces)))
             }
             StoreAssignment::ZooKeeper(it) => {
-                let (to, from) = watch::channel(Arc::new(it));
+                let (to, from) = watch::channel(it);
                 let task = tokio::spawn(zookeeper::run(from, inputs, clock, traces));
                 (Assignments::ZooKeeper(to), task)
             }
@@ -97,10 +97,10 @@ impl Watching {
     pub fn assign(&self, assignment: StoreAssignment) -> Result<(), StoreAssignment> {
         match (&self.assignments, assignment) {
             (Assignments::Redis(to), StoreAssignment::Redis(it)) => {
-                to.send_replace(Arc::new(it));
+                to.send_replace(it);
             }
             (Assignments::ZooKeeper(to), StoreAssignment::ZooKeeper(it)) => {
-                to.send_replace(Arc::new(it));
+                to.send_replace(it);
             }
             (_, assignment) => return Err(assignment),
         }

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -448,10 +448,7 @@ impl Clients {
     }
 
     fn line(&mut self, deadline: Instant) -> Option<Value> {
-        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
 
     /// Kills the program: the sessions of all its clients run out.

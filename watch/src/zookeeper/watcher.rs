@@ -445,7 +445,9 @@ impl Watcher {
             // The other session is about to end.
             Ok(News::Changed(path)) if !is_proof => {
                 for position in self.schedule.changed(&path) {
-                    self.kept.get_mut(position).map(|kept| kept.changed(&path));
+                    if let Some(kept) = self.kept.get_mut(position) {
+                        kept.changed(&path);
+                    }
                 }
             }
             Ok(News::Changed(_) | News::Nothing) => {}
