@@ -11,6 +11,7 @@ use super::schema::Schemas;
 use crate::support::agent::Agent;
 use crate::support::redis::{RedisServer, Setup};
 use crate::support::view::View;
+use crate::support::zookeeper;
 
 const TEXT: &str = include_str!("../../../docs/openapi.json");
 
@@ -88,6 +89,8 @@ fn every_answer_of_the_real_program_fits() {
             stage.json(&format!("/api/v1/tasks/{}/explain", task["name"].as_str().unwrap()), 200);
         schemas.check(answer(&document, "/api/v1/tasks/{name}/explain", 200), &explained, "why");
     }
+    let Some(queue) = a_queue_in_zookeeper(test) else { return };
+    schemas.check(answer(&document, "/api/v1/tasks/{name}", 200), &queue, "a queue");
     let view = stage.agent.view();
     let verdicts: BTreeSet<&str> = view.json["tasks"]
         .as_array()
@@ -117,6 +120,19 @@ fn every_answer_of_the_real_program_fits() {
     assert_eq!(schemas.present, schemas.properties(), "what is documented is there");
     let only_null: Vec<&String> = schemas.present.difference(&schemas.reported).collect();
     assert_eq!(only_null, NEVER_HERE);
+}
+
+/// The answer about a lock with a queue.
+fn a_queue_in_zookeeper(test: &str) -> Option<Value> {
+    let ensemble = zookeeper::Ensemble::start(test, zookeeper::Setup::of(1))?;
+    let mut kazoo = zookeeper::Clients::kazoo(test, &ensemble)?;
+    kazoo.session("one", 10_000);
+    kazoo.run_command("take one first lock /lock web-1");
+    kazoo.event("held", "first");
+    let task = "tasks: [{name: lock, zookeeper: zk, lock: {path: /lock, library: kazoo}}]\n";
+    let agent = Agent::start(&format!("{}{task}", ensemble.config("")));
+    agent.until_view(PATIENCE, "held", |view| view.held("lock") == Some(1.0));
+    serde_json::from_slice(&agent.get("/api/v1/tasks/lock").body).ok()
 }
 
 /// Properties that stay `null` on this stage: they need an untrusted server, one that refuses

@@ -151,7 +151,7 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     server.cli(&["DEBUG", "POPULATE", "2000", "filler", "100"]);
     assert_eq!(server.cli(&["SAVE"]), "OK");
     server.kill();
-    ward.expect(&["connect", "closed"], "Redis");
+    ward.expect(&["connect", "closed"], "server");
     server.restart(Keep::Files);
     ward.expect(&["loading"], "wait");
     let view = ward.expect_health();

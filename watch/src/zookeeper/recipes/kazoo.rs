@@ -3,7 +3,7 @@
 
 use lockwatch_judge::reading::Mode;
 
-use super::{Place, Recipe, number};
+use super::recipe::{Place, Recipe, number};
 
 pub(super) struct Kazoo;
 
