@@ -33,7 +33,7 @@ enum Later {
     /// A server comes back from its fault.
     Heal(usize, u64),
     /// A server without a majority notices that.
-    Notices(usize, u64),
+    Notices(usize),
     Elect,
     Join(usize),
     Unlag(usize),
@@ -157,14 +157,15 @@ impl World {
             }
             Later::Heal(server, fault) if self.faults[server] == fault => self.heal(server),
             Later::Thaw(server, fault) if self.faults[server] == fault => self.thaw(server),
-            Later::Notices(server, term) if self.ensemble.term == term => {
+            Later::Notices(server) => {
                 if self.ensemble.servers[server].mode == Mode::Lonely {
                     self.set(server, Mode::Looks);
                 }
                 let ms = self.rng.within(200, 1_500);
+                self.later(now + ms, Later::Join(server));
                 self.later(now + ms, Later::Elect);
             }
-            Later::Heal(..) | Later::Thaw(..) | Later::Notices(..) => {}
+            Later::Heal(..) | Later::Thaw(..) => {}
             Later::Elect => {
                 if self.ensemble.elect(now) {
                     self.coverage.saw(Seen::Election);
@@ -229,11 +230,10 @@ impl World {
         let is_over = was_leader || !self.ensemble.commits();
         if self.ensemble.leader.is_some() && is_over {
             self.ensemble.leader = None;
-            let term = self.ensemble.term;
             for other in 0..self.plan.servers {
                 if self.ensemble.servers[other].mode == Mode::Serves {
                     self.set(other, Mode::Lonely);
-                    self.later(now + is_noticed_ms, Later::Notices(other, term));
+                    self.later(now + is_noticed_ms, Later::Notices(other));
                 }
             }
             self.later(now + is_noticed_ms + 300, Later::Elect);
@@ -311,9 +311,7 @@ impl World {
                 let lonely_ms = self.rng.within(2_000, LONELY_MS);
                 let noticed_ms = if was_leader { self.rng.within(100, 6_000) } else { 100 };
                 self.lose(server, noticed_ms);
-                let term = self.ensemble.term;
-                self.later(now + lonely_ms, Later::Notices(server, term));
-                self.later(now + lonely_ms, Later::Notices(server, term + 1));
+                self.later(now + lonely_ms, Later::Notices(server));
             }
             Fault::Lag(whom, lag_ms, ms) => {
                 let server = self.number(whom);
@@ -362,7 +360,6 @@ impl World {
         self.coverage.saw(Seen::Restored);
         (0..self.plan.servers).for_each(|server| self.set(server, Mode::Dead));
         self.ensemble.restore(now.saturating_sub(ago_ms));
-        self.ensemble.term += 1;
         for server in 0..self.plan.servers {
             self.set(server, Mode::Dead);
             self.fault(server, 1_500 + 200 * server as u64);

@@ -79,8 +79,6 @@ pub(crate) struct Ensemble {
     pub(crate) tree: Tree,
     epoch: i64,
     counter: i64,
-    /// Counts elections, so that what belongs to an older one is known.
-    pub(crate) term: u64,
 }
 
 impl Ensemble {
@@ -102,7 +100,6 @@ impl Ensemble {
             tree: Tree::new(),
             epoch: 1,
             counter: 0,
-            term: 0,
         }
     }
 
@@ -185,7 +182,6 @@ impl Ensemble {
         self.leader = members.max_by_key(most);
         self.epoch += 1;
         self.counter = 0;
-        self.term += 1;
         for server in 0..self.servers.len() {
             self.join(server, now);
         }

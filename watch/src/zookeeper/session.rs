@@ -29,8 +29,8 @@ pub(super) struct Session {
     pub(super) server: Arc<str>,
     /// Its place in the configuration.
     pub(super) position: usize,
-    /// Whether the server was reached.
-    pub(super) was_reached: bool,
+    /// When the server was reached, and the session asked of it.
+    pub(super) reached: Option<Mono>,
     state: State,
     /// When the request for it was sent.
     pub(super) asked: Mono,
@@ -95,7 +95,7 @@ impl Session {
             link,
             server,
             position,
-            was_reached: false,
+            reached: None,
             state: State::Dialling,
             asked: at,
             begins_line: false,
@@ -111,9 +111,14 @@ impl Session {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Whether it was granted just before `at`.
-    pub(super) fn is_fresh(&self, at: Mono) -> bool {
-        matches!(self.state, State::Open { granted, .. } if at.since_ms(granted) <= FRESH_MS)
+    /// The instant of which the server surely shows the state, if it granted the session just before
+    /// `at`: when it was asked. A majority agreed then, and the server may have been slow to learn
+    /// of it.
+    pub(super) fn proves(&self, at: Mono) -> Option<Mono> {
+        match self.state {
+            State::Open { granted, .. } if at.since_ms(granted) <= FRESH_MS => self.reached,
+            _ => None,
+        }
     }
 
     /// Whether it can be asked about a further task.

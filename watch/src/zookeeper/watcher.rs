@@ -98,8 +98,8 @@ struct Reading {
     position: usize,
     link: LinkId,
     sent: Mono,
-    /// Whether its session was granted just before.
-    is_proved: bool,
+    /// The instant that it surely shows, if its session was granted just before.
+    proved: Option<Mono>,
     /// The newest change that any server had shown before.
     floor: Zxid,
     /// The first change that the server showed.
@@ -285,7 +285,7 @@ impl Watcher {
             position,
             link: session.link,
             sent: now,
-            is_proved: session.is_fresh(now),
+            proved: session.proves(now),
             floor: if session.begins_line { Zxid::default() } else { self.line.newest() },
             zxid: None,
             open: 0,
@@ -307,7 +307,7 @@ impl Watcher {
         let mut asks = read::asks(spec, &reading.answers);
         if asks.is_empty() && reading.round < ROUNDS_MAX && read::is_torn(spec, &reading.answers) {
             reading.round += 1;
-            (reading.sent, reading.is_proved) = (now, session.is_fresh(now));
+            (reading.sent, reading.proved) = (now, session.proves(now));
             reading.answers.clear();
             asks = read::asks(spec, &reading.answers);
         }
@@ -399,7 +399,7 @@ impl Watcher {
         now: Mono,
     ) {
         let Store { interval_ms, timeout_ms, .. } = self.assignment.store;
-        let sent = reading.sent;
+        let mut sent = reading.sent;
         let time = self.time(sent);
         let Some(known) = self.known.get_mut(reading.position) else { return };
         // A newer one was quicker, over the other session.
@@ -407,12 +407,16 @@ impl Watcher {
             return;
         }
         let is_bad = known.is_bad_news(spec, &found, (sent, time));
-        if is_bad && !reading.is_proved {
+        if is_bad {
             let pause_ms = interval_ms.saturating_add(timeout_ms);
-            if !known.is_repeated(spec, &found, (sent, pause_ms)) {
-                self.proving.waiting.insert(reading.position);
-            }
-            return;
+            sent = match reading.proved {
+                Some(proved) if proved >= known.sent => proved,
+                None if known.is_repeated(spec, &found, (sent, pause_ms)) => return,
+                Some(_) | None => {
+                    self.proving.waiting.insert(reading.position);
+                    return;
+                }
+            };
         }
         known.reported(&found, is_bad, sent, reading.zxid.unwrap_or_default());
         self.proving.waiting.remove(&reading.position);
@@ -428,7 +432,7 @@ impl Watcher {
         let Some(session) = session.as_mut().filter(|session| session.link == link) else { return };
         let news = match event {
             Event::Reached => {
-                session.was_reached = true;
+                session.reached = Some(now.mono);
                 return;
             }
             Event::Frame(frame) => session.take(&frame, now.mono),
@@ -529,7 +533,7 @@ impl Watcher {
         let Some(session) = slot.take() else { return };
         let (position, server) = (session.position, Arc::clone(&session.server));
         let mut failure = failure;
-        if session.was_reached && !session.is_open() && failure.why == Unknown::Closed {
+        if session.reached.is_some() && !session.is_open() && failure.why == Unknown::Closed {
             let words = "the server closed the connection instead of granting a session: it has no \
                          majority of the ensemble behind it, or older data than others showed";
             failure = Failure::new(Unknown::Quorum, words);

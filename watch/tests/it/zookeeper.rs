@@ -52,6 +52,25 @@ fn a_lone_server_proves_what_it_shows_itself() {
     assert!(bench.asked.len() > 4);
 }
 
+/// A follower that lags grants a session late, and shows what was so when it was asked.
+#[test]
+fn a_proof_is_evidence_for_when_it_was_asked_for() {
+    let _rule = rule("2 instants");
+    let mut bench = Bench::new(3, vec![lock("a")], &[]);
+    bench.servers[1].mood = Mood::Silent;
+    bench.run(900);
+    bench.news();
+    bench.run(2_000);
+    let (asked_at, server, _) = *bench.asked.last().unwrap();
+    assert_eq!((asked_at, server, bench.news()), (101_000, 1, vec![]));
+    bench.servers[1].mood = Mood::Well;
+    bench.frame(1, &wire::greeting(7, 10_000));
+    bench.run(0);
+    assert_eq!(bench.news(), ["zk1 0: free"]);
+    let age_ms = bench.wall - bench.attestations.last().unwrap().first.ms();
+    assert_eq!(age_ms, i64::try_from(bench.at - asked_at).unwrap());
+}
+
 #[test]
 fn a_server_without_a_majority_is_not_believed() {
     let _rule = rule("1 evidence");
