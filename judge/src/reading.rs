@@ -566,7 +566,7 @@ named! {
         Holds = "holds",
         /// It waits for the lock.
         Waits = "waits",
-        /// It is none of the library's, and everybody behind it waits in vain.
+        /// It is no living contender, and everybody behind it waits in vain.
         Blocks = "blocks",
     }
 }

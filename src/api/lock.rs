@@ -41,6 +41,14 @@ pub struct Lock {
     pub stores: Option<Vec<StoreShows>>,
 }
 
+impl Lock {
+    /// Whether it is held by a session, and ends with it.
+    pub fn ends_with_session(&self) -> bool {
+        let holds = |it: &Contender| &*it.stands == "holds" && it.session.is_some();
+        self.queue.as_ref().is_some_and(|queue| queue.iter().any(holds))
+    }
+}
+
 /// An entry in the queue of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -118,7 +118,7 @@ fn in_queue(view: &TaskView) -> Option<String> {
     let queue = view.lock()?.rare.queue.as_deref()?;
     let (stands, words) = match view.held? {
         true => (Stands::Holds, "has stood in the queue since"),
-        false => (Stands::Blocks, "is none of the library's, and keeps all others waiting since"),
+        false => (Stands::Blocks, "is no living contender, and keeps all others waiting since"),
     };
     let own = queue.iter().find(|contender| contender.stands == stands)?;
     if stands == Stands::Holds && view.verdict != Verdict::Stalled {

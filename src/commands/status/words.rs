@@ -1,7 +1,7 @@
 //! Phrases that the table and the view of one task share.
 
 use super::judge::switches_lost;
-use crate::api::{At, Hold, Problem, Seconds, Switch, Task, Text};
+use crate::api::{At, Hold, Lock, Problem, Seconds, Switch, Task, Text};
 use crate::text::instants::rfc3339;
 
 /// A duration as people read it: `3.2s`, `42s`, `12m05s`, `3h12m`, `5d03h`.
@@ -71,7 +71,7 @@ pub(super) fn held_for(hold: &Hold) -> String {
 /// The remaining lease.
 pub(super) fn lease_left(task: &Task, hold: &Hold) -> String {
     match hold.ttl_seconds {
-        _ if task.lock.as_ref().is_some_and(|lock| lock.queue.is_some()) => "session".to_owned(),
+        _ if task.lock.as_ref().is_some_and(Lock::ends_with_session) => "session".to_owned(),
         _ if hold.persistent == Some(true) => "no TTL".to_owned(),
         Some(left) => duration(left),
         None => "?".to_owned(),

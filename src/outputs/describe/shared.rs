@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::fact::{Line, Part, Subject, words};
-use crate::api::{Holder, Past, Switch, Task, Text};
+use crate::api::{Holder, Lock, Past, Switch, Task, Text};
 
 /// Maximum number of names in one place.
 pub(super) const NAMED_MAX: usize = 20;
@@ -36,7 +36,7 @@ pub fn lease(task: &Task) -> Option<Line> {
             let whole = task.lock.as_ref().and_then(|lock| lock.lease_seconds);
             Part::Lease { left, whole }
         }
-        (None, Some(true)) if task.lock.as_ref().is_some_and(|lock| lock.queue.is_some()) => {
+        (None, Some(true)) if task.lock.as_ref().is_some_and(Lock::ends_with_session) => {
             Part::from("that of its session")
         }
         (None, Some(true)) => Part::from("none: held for ever"),

@@ -23,7 +23,7 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
             let holders = hold.holders.iter().map(|(holder, host)| named(holder, host));
             let deadline = match (hold.deadline, hold.persistent) {
                 (Some(at), _) => format!(", until {} of the server's clock", server(at)),
-                (None, Some(true)) if lock.rare.queue.is_some() => {
+                (None, Some(true)) if lock.ends_with_session() => {
                     ", until its session ends".to_owned()
                 }
                 (None, Some(true)) => ", without any TTL".to_owned(),
@@ -69,7 +69,7 @@ fn queue_evidence(seen: Seen<'_>, contender: &Contender) -> Evidence {
     let stands = match contender.stands {
         Stands::Holds => "has the lock",
         Stands::Waits => "waits for it",
-        Stands::Blocks => "is none of the library's, and everybody behind it waits in vain",
+        Stands::Blocks => "is no living contender, and everybody behind it waits in vain",
     };
     let session = contender
         .session
@@ -200,7 +200,7 @@ fn held_line(seen: Seen<'_>) -> String {
     };
     let left = match (hold.ttl_ms, hold.persistent) {
         (Some(ttl_ms), _) => format!(", {} of the lease left", span(ttl_ms)),
-        (None, Some(true)) => match view.lock().map(|lock| lock.rare.queue.is_some()) {
+        (None, Some(true)) => match view.lock().map(LockView::ends_with_session) {
             Some(true) => ", until its session ends".to_owned(),
             _ => ", without any TTL".to_owned(),
         },

@@ -6,6 +6,7 @@
 //! two changes, so there are few of them.
 
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{
     GuardReading, LockReading, ProgressReading, SwitchesReading, TaskReading, TurnReading, wanted,
@@ -67,11 +68,14 @@ impl Proving {
         others.chain([main]).nth(self.in_vain).unwrap_or(main)
     }
 
-    /// The server at this place granted a new session.
-    pub(super) fn granted(&mut self, position: usize, now: Mono) {
+    /// The server at this place granted a new session. What was reported longest ago is read first:
+    /// the session proves only what is asked at once.
+    pub(super) fn granted(&mut self, position: usize, known: &[Known], now: Mono) {
         (self.next, self.in_vain) = (position, 0);
         self.spent = self.spent.max(now).plus_ms(PAUSE_MS);
-        self.queue = self.waiting.iter().copied().collect();
+        let mut queue: Vec<usize> = self.waiting.iter().copied().collect();
+        queue.sort_by_key(|position| known.get(*position).map(|known| known.sent));
+        self.queue = queue.into();
     }
 
     /// A server gave none. If none of so many did, nobody does: then what waits is returned.
@@ -206,9 +210,19 @@ mod tests {
         let mut instants = [0; 7];
         for instant in &mut instants {
             *instant = proving.at().ms().max(10_000);
-            proving.granted(0, Mono::at(*instant));
+            proving.granted(0, &[], Mono::at(*instant));
         }
         assert_eq!(instants, [10_000, 10_000, 10_000, 10_000, 11_000, 12_000, 13_000]);
+    }
+
+    #[test]
+    fn what_was_reported_longest_ago_is_proved_first() {
+        let mut proving = Proving::new(Mono::at(0));
+        let known =
+            [7_000, 5_000, 6_000].map(|at| Known { sent: Mono::at(at), ..Known::new(None) });
+        proving.waiting = BTreeSet::from([0, 1, 2]);
+        proving.granted(0, &known, Mono::at(10_000));
+        assert_eq!(proving.queue, [1, 2, 0]);
     }
 
     #[test]
@@ -218,7 +232,7 @@ mod tests {
         assert_eq!(proving.server(3, 0), 1);
         proving.refused(3, now);
         assert_eq!(proving.server(3, 0), 2);
-        proving.granted(2, now);
+        proving.granted(2, &[], now);
         assert_eq!(proving.server(3, 0), 2, "it answered");
         proving.refused(3, now);
         assert_eq!(proving.server(3, 0), 1);

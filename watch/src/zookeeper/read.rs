@@ -175,6 +175,8 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
     if queue.holders > HOLDERS_MAX {
         return unknown(Unknown::TooLarge);
     }
+    let recipe = recipes::named(lock.library.as_str());
+    let is_ephemeral = recipe.is_some_and(recipes::Recipe::is_ephemeral);
     let (mut holders, mut hosts, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     for (name, stands) in shown(&queue) {
         let (data, stat) = match answers.get(&Ask::Data(tree::join(path(lock), name))) {
@@ -192,6 +194,8 @@ fn lock(lock: &LockSpec, answers: &Answers, parts: &mut Parts) -> (LockReading, 
             None => return unknown(Unknown::NotReadYet),
         };
         let session = stat.owner.map(|SessionId(id)| format!("0x{id:x}").into_bytes());
+        let is_left = session.is_none() && is_ephemeral && stands == Stands::Holds;
+        let stands = if is_left { Stands::Blocks } else { stands };
         if stands == Stands::Holds {
             let client = session.clone().unwrap_or_else(|| b"no session".to_vec());
             let named = host(lock.host.as_deref(), data);
@@ -296,6 +300,16 @@ mod tests {
             (Stands::Waits, Some(b"0x20"), None),
         ];
         assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
+    /// A node that no session made stays for ever, and nobody works.
+    #[test]
+    fn a_contender_without_a_session_blocks() {
+        let left = Some(Answer::Data(Vec::new(), Stat { created_ms: 7, ..Stat::default() }));
+        let (lock, extras) = read(left, node(0x20, b""));
+        assert_eq!((lock, extras.waiters), (LockReading::Free, Some(1)));
+        let stands: Vec<_> = extras.queue.unwrap().iter().map(|it| it.stands).collect();
+        assert_eq!(stands, [Stands::Blocks, Stands::Waits]);
     }
 
     /// Holds that are shorter than the way to the server and back.

@@ -19,7 +19,7 @@ pub(super) const CHILDREN_MAX: usize = 16_384;
 /// majority can have elected another leader.
 const FRESH_MS: u64 = 250;
 /// While so many requests have no reply, no further task is asked about.
-const IN_FLIGHT_MAX: usize = 256;
+const IN_FLIGHT_MAX: usize = 1_000;
 
 /// A session.
 #[derive(Debug)]

@@ -130,9 +130,33 @@ fn text(question: &Question, found: Result<Option<&Answer>, ServerError>) -> Rep
             let last = words.last().and_then(|last| core::str::from_utf8(last).ok()?.parse().ok());
             let most = last.map_or(0, |last: usize| last.saturating_add(1));
             let data = data.unwrap_or_default();
-            Reply::Bytes(data.get(..most).unwrap_or(data).to_vec())
+            Reply::Bytes(beginning(data, most))
         }
     }
+}
+
+/// The first bytes of longer data, the last of them replaced by a digest of all. All data are here,
+/// so that a change behind the beginning is seen, too.
+fn beginning(data: &[u8], most: usize) -> Vec<u8> {
+    const DIGEST_BYTES: usize = 16;
+    // A shorter beginning is asked for where longer values mean nothing.
+    const LEAST: usize = 1_024;
+    match data.get(..most) {
+        Some(first) if data.len() > most && most >= LEAST => {
+            let mut bytes = first.get(..most - DIGEST_BYTES).unwrap_or_default().to_vec();
+            bytes.extend(alloc::format!("{:016x}", digest(data)).into_bytes());
+            bytes
+        }
+        Some(first) => first.to_vec(),
+        None => data.to_vec(),
+    }
+}
+
+/// FNV-1a.
+fn digest(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
+        (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn names_reply(question: &Question, names: Option<&[String]>) -> Reply {
@@ -216,4 +240,24 @@ fn found<'a>(answers: &'a Answers, ask: &Ask) -> Result<Option<&'a Answer>, Serv
 pub fn join(path: &str, name: &str) -> String {
     let slash = if path.ends_with('/') { "" } else { "/" };
     [path, slash, name].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// A node of a megabyte whose last byte counts.
+    #[test]
+    fn a_change_behind_the_beginning_is_seen() {
+        let mut data = vec![b'x'; 1 << 20];
+        let before = beginning(&data, 16_384);
+        assert_eq!(before.len(), 16_384);
+        assert_eq!(beginning(&data, 16_384), before);
+        *data.last_mut().unwrap() = b'y';
+        assert_ne!(beginning(&data, 16_384), before);
+        assert_eq!(beginning(b"short", 16_384), b"short");
+        assert_eq!(beginning(&data, 64), vec![b'x'; 64]);
+    }
 }

@@ -506,7 +506,9 @@ impl Watcher {
     fn granted(&mut self, is_proof: bool, now: Now) {
         self.line.granted();
         match &self.proof {
-            Some(proof) if is_proof => self.proving.granted(proof.position, now.mono),
+            Some(proof) if is_proof => {
+                self.proving.granted(proof.position, &self.known, now.mono);
+            }
             _ => self.watches(now),
         }
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::hold::Hold;
 use crate::event::Party;
 use crate::kinds::runs::view::RunsView;
-use crate::reading::{Contender, Deadline, Held, Holder, Mode, Unknown};
+use crate::reading::{Contender, Deadline, Held, Holder, Mode, Stands, Unknown};
 use crate::seldom::{Absent, Seldom};
 use crate::shared::hosts::Hosts;
 use crate::shared::splits::witnesses::WitnessView;
@@ -34,6 +34,14 @@ pub struct LockView {
     pub renewals: Renewals,
     /// What most locks never show.
     pub rare: Seldom<RareLockView>,
+}
+
+impl LockView {
+    /// Whether it is held by a session, and ends with it.
+    pub fn ends_with_session(&self) -> bool {
+        let holds = |it: &Contender| it.stands == Stands::Holds && it.session.is_some();
+        self.rare.queue.as_ref().is_some_and(|queue| queue.iter().any(holds))
+    }
 }
 
 /// What is shown of few locks.

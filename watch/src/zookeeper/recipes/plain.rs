@@ -12,6 +12,10 @@ impl Recipe for Plain {
         "plain"
     }
 
+    fn is_ephemeral(&self) -> bool {
+        false
+    }
+
     fn place<'a>(&self, child: &'a str) -> Option<Place<'a>> {
         number(child).map(|order| Place { order, wants: Some(Mode::Exclusive) })
     }

@@ -7,6 +7,12 @@ pub trait Recipe: Sync {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Whether a contender always ends with its client's session. One that does not was left behind,
+    /// or made by somebody else.
+    fn is_ephemeral(&self) -> bool {
+        true
+    }
+
     /// The place of a child in the queue; `None`: its clients ignore such a child.
     fn place<'a>(&self, child: &'a str) -> Option<Place<'a>>;
 }
