@@ -123,6 +123,13 @@ impl Unknown {
     }
 }
 
+impl Unknown {
+    /// Whether the server answers, and not what was asked about this task.
+    pub(crate) fn is_of_the_task(self) -> bool {
+        self.is_about_the_key() || matches!(self, Unknown::NoPermission | Unknown::ServerError)
+    }
+}
+
 /// The parts of one task read in one sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]

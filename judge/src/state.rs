@@ -128,13 +128,19 @@ impl State {
         let view = |rank: usize| {
             let position = *by_name.get(rank)?;
             let task = &mut tasks.get_mut(position)?.task;
-            let store = stores.get(usize::from(task.spec().store.0));
             let mut view = task.view(at);
+            // Whose words explain what is unknown.
+            let asked = match view.unknown {
+                Some(_) => view.spec.store,
+                None => view.spec.switches_on(),
+            };
+            let [store, asked] =
+                [view.spec.store, asked].map(|store| stores.get(usize::from(store.0)));
             let own = |why| said_of.get(&(TaskIndex(u32::try_from(position).ok()?), why)).cloned();
             let unknown = view.unknown.or(view.switches_unknown);
             view.said = unknown.and_then(|why| match why {
                 Unknown::FewStores => Some(unread_stores(stores, view.lock()?)),
-                _ => own(why).or_else(|| store?.words(why)),
+                _ => own(why).or_else(|| asked?.words(why)),
             });
             view.refuses_writes = view.node.as_ref().and_then(|node| store?.refuses_writes(node));
             Some(view)

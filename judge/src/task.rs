@@ -195,8 +195,17 @@ impl Task {
 
     /// A request sent at `at` was answered in part, and not enough.
     fn still_blind(&mut self, at: Mono) {
+        let answered = self.spec().switches_store.is_none() || !self.waits_for_a_store();
         self.shared.note_blind(at);
-        self.shared.blind.attempted(at, true);
+        self.shared.blind.attempted(at, answered);
+    }
+
+    /// Whether one of its two stores is away: that store has an alert of its own.
+    fn waits_for_a_store(&self) -> bool {
+        let wanting = self.shared.wanting.as_ref();
+        let switches = wanting.and_then(|wanting| wanting.switches.why_unknown());
+        let whys = self.kind.get().attempts().newest.err().into_iter().chain(switches);
+        whys.into_iter().any(|why| !why.is_of_the_task())
     }
 
     /// Whether the newest attempts answered everything that matters: what guards the task, and

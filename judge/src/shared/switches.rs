@@ -187,10 +187,8 @@ impl Switches {
         let is_undecodable =
             |(_, switch): &(User, Switch)| matches!(switch, Switch::Undecodable { .. });
         let in_answer = |answer: &Answer| answer.switches.iter().any(is_undecodable);
-        let refused = |why: Unknown| {
-            why.is_about_the_key() || matches!(why, Unknown::NoPermission | Unknown::ServerError)
-        };
-        self.why_unknown().is_some_and(refused) || self.last.as_ref().is_some_and(in_answer)
+        self.why_unknown().is_some_and(Unknown::is_of_the_task)
+            || self.last.as_ref().is_some_and(in_answer)
     }
 
     /// Whether the key was seen, and the newest attempt shows that no "on" is missing.

@@ -293,6 +293,23 @@ fn a_store_of_switches_that_is_away_is_no_outage_of_the_task() {
     assert_eq!(world.problems(), [Problem::Down]);
 }
 
+/// However long it lasts, and whichever of the two stores it is, only that store has an alert.
+#[test]
+fn one_store_that_is_away_for_long_is_one_alert() {
+    for is_ensemble in [true, false] {
+        let mut world = World::new();
+        world.holder = None;
+        world.is_on = Some(false);
+        world.moves_to("zk1:2181").passes(10);
+        match is_ensemble {
+            true => world.ensemble = Err(Unknown::Quorum),
+            false => world.redis = Err(Unknown::Timeout),
+        }
+        world.passes(600);
+        assert_eq!(world.problems(), [Problem::Unreachable], "{is_ensemble}");
+    }
+}
+
 #[test]
 fn an_ensemble_that_is_away_is_unknown_whatever_the_switches_say() {
     let mut world = World::new();

@@ -537,7 +537,8 @@ impl Watcher {
         let mut failure = failure;
         if session.reached.is_some() && !session.is_open() && failure.why == Unknown::Closed {
             let words = "the server closed the connection instead of granting a session: it has no \
-                         majority of the ensemble behind it, or older data than others showed";
+                         majority of the ensemble behind it, or older data than others showed, or \
+                         too many connections from here (`maxClientCnxns`)";
             failure = Failure::new(Unknown::Quorum, words);
             if !is_proof {
                 self.line.refused(self.assignment.store.servers.len());
@@ -601,8 +602,8 @@ impl Watcher {
             let Some((index, spec)) = self.assignment.tasks.get(position) else { continue };
             let (task, why) = (*index, Unknown::Quorum);
             let found = TaskReading { guard: spec.kind.unknown(why), parts: Parts::default() };
-            let words = "no server grants a new session, so a majority of the ensemble may be \
-                         gone, and what is read may be of the past";
+            let words = "no server grants a new session (no majority, or `maxClientCnxns` is \
+                         reached), so what is read may be of the past";
             let said = SaidOf { task, why, words: words.into() };
             self.news(&server, NodeNewsKind::SaidOf(vec![said]));
             self.report_read(task, &server, now, found, now);
