@@ -54,7 +54,7 @@ const ALL: [Seen; 12] = [
 const IMPOSSIBLE: [Verdict; 1] = [Verdict::Split];
 /// Reasons that must occur.
 const REASONS: [Unknown; 5] =
-    [Unknown::Quorum, Unknown::Timeout, Unknown::Closed, Unknown::Connect, Unknown::Late];
+    [Unknown::Quorum, Unknown::Timeout, Unknown::Closed, Unknown::Connect, Unknown::Behind];
 
 /// Counts of what occurred.
 #[derive(Clone, Debug, Default)]

@@ -331,7 +331,7 @@ fn observe(input: &Input, coverage: &mut EnsembleCoverage) {
             Outcome::Parts { .. } => {}
         },
         Input::Node(news) => {
-            if let NodeNewsKind::Failed { why: Unknown::Late } = news.kind {
+            if let NodeNewsKind::Failed { why: Unknown::Behind } = news.kind {
                 coverage.saw(Seen::LeftBehind);
             }
         }
