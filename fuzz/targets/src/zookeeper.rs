@@ -26,9 +26,6 @@ use crate::ensemble::{self, Request, Stat, What};
 const IN_FLIGHT_MAX: usize = 300;
 /// Most actions that follow from one event.
 const ACTIONS_MAX: usize = 200;
-/// So long after it was granted, a session may show that nobody has a lock, in milliseconds.
-const FRESH_MS: u64 = 250;
-
 pub(crate) fn run(data: &[u8]) {
     let [choice, script @ ..] = data else { return };
     let mut play = Play::new(*choice);
@@ -46,8 +43,9 @@ pub(crate) fn run(data: &[u8]) {
 #[derive(Default)]
 struct Line {
     server: String,
-    is_reached: bool,
-    granted: Option<u64>,
+    /// When it was reached, and the session asked of it.
+    asked_at: u64,
+    is_granted: bool,
     /// The node requests without a reply.
     asked: VecDeque<(i32, What)>,
 }
@@ -57,7 +55,7 @@ struct Play {
     at: u64,
     zxid: i64,
     lines: BTreeMap<LinkId, Line>,
-    /// When sessions were granted, by server.
+    /// When sessions were asked for that were granted, by server.
     grants: Vec<(String, u64)>,
     /// All that servers said.
     said: Vec<u8>,
@@ -110,9 +108,9 @@ impl Play {
         let code = bytes.first().map_or(0, |code| -i32::from(*code));
         match what & 15 {
             0 => self.frame(link, bytes.to_vec()),
-            1 if line.granted.is_none() && line.is_reached => {
-                line.granted = Some(self.at);
-                self.grants.push((line.server.clone(), self.at));
+            1 if !line.is_granted => {
+                line.is_granted = true;
+                self.grants.push((line.server.clone(), line.asked_at));
                 self.frame(link, ensemble::greeting(7, 4_000 + i32::from(what)));
             }
             2 => {
@@ -159,9 +157,9 @@ impl Play {
         assert_eq!(HEADER_BYTES, ensemble::header(0, 0, 0).len());
         // Any bytes may be a greeting.
         let line = self.lines.get_mut(&link).unwrap();
-        if line.granted.is_none() && frame.len() >= 20 {
-            line.granted = Some(self.at);
-            self.grants.push((line.server.clone(), self.at));
+        if !line.is_granted && frame.len() >= 20 {
+            line.is_granted = true;
+            self.grants.push((line.server.clone(), line.asked_at));
         }
         self.event(link, Event::Frame(frame));
     }
@@ -180,7 +178,7 @@ impl Play {
                 Action::Dial(dial) => {
                     ensemble::connect(&dial.greeting[4..]);
                     let server = dial.to.to_string();
-                    let line = Line { server, is_reached: true, ..Line::default() };
+                    let line = Line { server, asked_at: self.at, ..Line::default() };
                     self.lines.insert(dial.link, line);
                     assert!(self.lines.len() <= 2, "a session that watches, and one that proves");
                     self.event(dial.link, Event::Reached);
@@ -200,7 +198,7 @@ impl Play {
             // Whatever writes is no request.
             let request = ensemble::request(&frame);
             let line = self.lines.get_mut(&link).expect("an open connection");
-            assert!(line.granted.is_some(), "nothing is asked without a session");
+            assert!(line.is_granted, "nothing is asked without a session");
             if let Request::Node { xid, what, .. } = request {
                 line.asked.push_back((xid, what));
             }
@@ -217,10 +215,8 @@ impl Play {
             let GuardReading::Lock { lock, .. } = &reading.guard else { continue };
             match lock {
                 LockReading::Free if *task == TaskIndex(0) => {
-                    let is_fresh = |(server, at): &(String, u64)| {
-                        let sent = sample.sent.ms();
-                        *server == *node && sent >= *at && sent - at <= FRESH_MS
-                    };
+                    let sent = sample.sent.ms();
+                    let is_fresh = |(server, at): &(String, u64)| *server == *node && sent == *at;
                     assert!(self.grants.iter().any(is_fresh), "free without a proof");
                 }
                 LockReading::Held(held) => {

@@ -238,7 +238,8 @@ impl Oracle {
             coverage.verdict(view.verdict);
             let task = self.spec.tasks.iter().position(|spec| spec.name == view.spec.name);
             let task = task.expect("a task of the plan");
-            if self.is_just_restored(now, 150_000) {
+            // A lost "on" counts until its user writes the switch again.
+            if self.is_just_restored(now, 150_000) || !view.wanting.lost_users.is_empty() {
                 continue;
             }
             let well_ms = self.well.map_or(0, |since| now - since);
