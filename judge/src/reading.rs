@@ -70,8 +70,8 @@ named! {
         Cluster = "cluster",
         /// The server that should be part of a cluster is none.
         NoCluster = "no_cluster",
-        /// No majority of the configured Sentinels agrees on a master, or its answers are too old; or
-        /// no server of an ensemble has a majority of it behind it.
+        /// No majority of the configured Sentinels agrees on a master, or its answers are too old;
+        /// or no server of an ensemble has a majority of it behind it.
         Quorum = "quorum",
         /// The server of an ensemble lacks changes that another one showed before.
         Behind = "behind",

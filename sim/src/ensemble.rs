@@ -222,8 +222,8 @@ impl World {
         }
     }
 
-    /// A server is out of reach of the others from now on. What is left of a majority elects another
-    /// leader, and whoever has none goes on for a while.
+    /// A server is out of reach of the others from now on. What is left of a majority elects
+    /// another leader, and a server without one goes on for a while.
     fn lose(&mut self, server: usize, is_noticed_ms: u64) {
         let now = self.now;
         let was_leader = self.ensemble.leader == Some(server);

@@ -1,4 +1,4 @@
-//! The story of a lock in ZooKeeper: a private server, and clients that take the lock as Kazoo does.
+//! The story of a lock in ZooKeeper: a private server, and clients that take it as Kazoo does.
 
 use std::path::Path;
 use std::time::Duration;

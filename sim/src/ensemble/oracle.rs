@@ -19,7 +19,8 @@ use super::coverage::{EnsembleCoverage, Seen};
 use super::net::{Agent, mono, truly};
 use super::servers::LONELY_MS;
 
-/// So long before it asks, a session that was just granted may have been asked for, in milliseconds.
+/// So long before it asks, a session that was just granted may have been asked for, in
+/// milliseconds.
 const FRESH_MS: u64 = 260;
 /// All must have been well for so long before something must be shown, in milliseconds.
 const WELL_MS: u64 = 25_000;

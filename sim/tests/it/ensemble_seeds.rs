@@ -22,7 +22,8 @@ fn check(seed: u64, minutes: u64) -> EnsembleCoverage {
     if let Some((at, what)) = outcome.violation {
         panic!(
             "seed {seed} fails after {at} ms: {what}\nwhat really happened before that:\n  {}\n\
-             again: SIM_ENSEMBLE={seed} SIM_MINUTES={minutes} cargo test -p lockwatch-sim ensemble_seeds::",
+             again: SIM_ENSEMBLE={seed} SIM_MINUTES={minutes} cargo test -p lockwatch-sim \
+             ensemble_seeds::",
             outcome.truth.join("\n  ")
         );
     }

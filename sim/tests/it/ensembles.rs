@@ -323,7 +323,7 @@ fn an_ensemble_that_is_away_is_unknown_whatever_the_switches_say() {
     world.is_on = Some(true);
     world.ensemble = Ok("zk2:2181");
     world.passes(10);
-    assert!(!world.problems().contains(&Problem::Down), "wanted anew for ten seconds");
+    assert!(!world.problems().contains(&Problem::Down), "wanted again for ten seconds");
 }
 
 /// Switches that were on vanish together with other data of their own store.

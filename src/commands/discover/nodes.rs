@@ -42,7 +42,12 @@ pub struct NodesOptions {
     #[arg(long = "root", value_name = "PATH", requires = "zookeeper", default_value = "/")]
     pub roots: Vec<String>,
     /// File whose first line is `user:password` for that ZooKeeper
-    #[arg(long = "zookeeper.auth-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "zookeeper")]
+    #[arg(
+        long = "zookeeper.auth-file",
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "zookeeper"
+    )]
     pub auth_file: Option<PathBuf>,
 }
 

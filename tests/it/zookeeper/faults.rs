@@ -140,7 +140,7 @@ fn faults_at_random_give_no_false_alert_and_hide_none() {
         let what = format!("{round}: {fault:?} of {at} (leads: {is_leader}) for {lasts:?}");
         let watch = three.scene.agent.watch();
         three.harm(at, fault);
-        std::thread::sleep(lasts);
+        three.scene.agent.throughout(lasts, &what, |view| view.page.verdict("held") != "down");
         three.mend(at, fault);
         three.is_well();
         three.was_never_down(watch, &what);

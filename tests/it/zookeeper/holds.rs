@@ -1,13 +1,11 @@
 //! A hundred holds of each library, as the agent shows them and as the clients log them.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::{LONG_MS, Scene};
-use crate::support::PATIENCE;
 use crate::support::agent::Agent;
 use crate::support::zookeeper::{Clients, Setup};
+use crate::support::{PATIENCE, wait_until};
 
 const TASKS: &str = "
   - {name: kazoo, zookeeper: zk, lock: {path: /kazoo, library: kazoo}}
@@ -108,15 +106,14 @@ fn no_sample_contradicts_the_clients() {
                 && scene.agent.page().of(task, "lock_held") == Some(0.0)
         })
     };
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while std::time::Instant::now() < deadline && !is_over() {
+    wait_until(PATIENCE, "all holds are over", || {
         for _ in 0..10 {
             for (samples, task) in samples.iter_mut().zip(["kazoo", "curator"]) {
                 samples.extend(sample(&scene.agent, task));
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
-    }
+        is_over()
+    });
     let mut sessions = sessions.into_iter();
     for ((library, program), samples) in programs.iter_mut().zip(&samples) {
         let mut holds = Vec::new();

@@ -1,6 +1,6 @@
 //! Two workers that take turns by watching nodes, and ways in which turns go wrong.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{LONG_MS, Scene, problems};
 use crate::support::PATIENCE;
@@ -43,15 +43,11 @@ fn workers_that_alternate_by_watches_are_running() {
     for task in ["children", "data"] {
         scene.until(task, "running");
     }
-    let began = Instant::now();
-    while began.elapsed() < stretch {
-        let page = scene.agent.page();
-        for task in ["children", "data"] {
-            assert_eq!(page.verdict(task), "running", "{:?}", scene.agent.task(task));
-            assert_eq!(problems(&page, "task", task), Vec::<String>::new());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    scene.agent.throughout(stretch, "both run, and nothing is wrong with them", |view| {
+        ["children", "data"].iter().all(|task| {
+            view.page.verdict(task) == "running" && problems(&view.page, "task", task).is_empty()
+        })
+    });
     for task in ["children", "data"] {
         let shown = scene.agent.task(task);
         assert_eq!(shown["durations"]["down_seconds"], 0.0, "{shown}");
