@@ -37,12 +37,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("patterns", &["clock", "config", "io", "published", "text"]),
     ("web", &["blocking", "config", "pem"]),
     ("http", &["api", "outputs", "paths", "pem", "published", "text", "trace", "web"]),
+    ("chain", &["text"]),
     (
         "commands",
         &[
             "alerts",
             "api",
             "blocking",
+            "chain",
             "clock",
             "config",
             "engine",
