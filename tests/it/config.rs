@@ -434,7 +434,7 @@ fn check_config_reckons_a_crash_by_the_lease_of_the_guard() {
     let ms = |text| lockwatch::text::durations::parse_duration_ms(text).unwrap();
     assert_eq!((ms(crash) - ms(page), mark), (5_000, "[4]"), "{report}");
     assert!(
-        report.contains("[7] The `lease` of the guard;") && !report.contains("[2]"),
+        report.contains("[4] The `lease` of the guard;") && !report.contains("[2]"),
         "{report}"
     );
 }
