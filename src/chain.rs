@@ -1,11 +1,16 @@
-//! What the real Prometheus and Alertmanager answer, as types. Nothing is judged here.
+//! The chain from the agent to a person: what the real Prometheus and Alertmanager answer, and what
+//! stands in their configurations, as types. Nothing is worked out here that only these programs
+//! know.
 //!
 //! What a server does not offer is `None`: rulers and stores that are compatible with Prometheus
 //! have only some of its API. Text of theirs is as they sent it, so whatever shows it escapes it.
 
 mod alertmanager;
+pub mod config;
 mod exposition;
+pub mod matcher;
 mod prometheus;
+mod yaml;
 
 use std::time::Duration;
 
