@@ -88,6 +88,14 @@ impl Agent {
         self.folder.path().join("lockwatch.yml")
     }
 
+    /// The certificate of its authority, and a file with a login, if it has a web file with both.
+    ///
+    /// # Panics
+    /// Without such a web file.
+    pub fn login_files(&self) -> [PathBuf; 2] {
+        self.web_file.as_ref().and_then(WebFile::login_files).expect("a web file with TLS")
+    }
+
     /// Its log file.
     pub fn log_file(&self) -> PathBuf {
         self.folder.path().join("lockwatch.log")

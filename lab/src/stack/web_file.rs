@@ -15,6 +15,8 @@ const HASH: &str = "$2y$04$lockwatchlockwatchloceNU2GPpVgZzP/ncQMX58gVaXQWLna5Se
 /// Those that may log in.
 const USERS: [&str; 2] = ["anna", "bert"];
 const FILE: &str = "web.yml";
+/// The login of the first user, for commands.
+const LOGIN_FILE: &str = "login";
 
 /// A web file with what it names, in a folder of its own, for an agent on 127.0.0.1. The users are
 /// `anna` and `bert`.
@@ -55,12 +57,19 @@ impl WebFile {
         let text = format!("{}basic_auth_users:\n{users}", tls.unwrap_or_default());
         let web_file = WebFile { folder, certificate };
         std::fs::write(web_file.path(), text)?;
+        std::fs::write(web_file.folder.path().join(LOGIN_FILE), login(USERS[0]))?;
         Ok(web_file)
     }
 
     /// The web file.
     pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join(FILE)
+    }
+
+    /// The certificate of the authority, and a file with the login of one user.
+    pub(super) fn login_files(&self) -> Option<[PathBuf; 2]> {
+        let authority = self.certificate.as_ref()?.authority.clone();
+        Some([authority, self.folder.path().join(LOGIN_FILE)])
     }
 
     /// How the agent at this address is asked through it.
