@@ -14,6 +14,7 @@
 pub mod alerts;
 pub mod api;
 pub mod blocking;
+pub mod chain;
 pub mod cli;
 pub mod clock;
 pub mod commands;

@@ -19,7 +19,9 @@ use kinds::OfKind;
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, every announced address is allowed, nobody speaks TLS, no value has a
 /// path, no lock stands on several stores, and the connections are configured right.
-const IMPOSSIBLE: [Unknown; 24] = [
+const IMPOSSIBLE: [Unknown; 25] = [
+    // Of ensembles alone, which have a coverage of their own.
+    Unknown::Behind,
     Unknown::NeedlessPassword,
     Unknown::Protected,
     Unknown::Database,

@@ -38,12 +38,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("patterns", &["clock", "config", "io", "published", "text"]),
     ("web", &["blocking", "config", "pem"]),
     ("http", &["api", "drill", "outputs", "paths", "pem", "published", "text", "trace", "web"]),
+    ("chain", &["http", "paths", "text"]),
     (
         "commands",
         &[
             "alerts",
             "api",
             "blocking",
+            "chain",
             "clock",
             "config",
             "drill",

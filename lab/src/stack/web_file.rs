@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use lockwatch::http::client;
 use tempfile::TempDir;
 
+use super::agent::READY_MAX;
 use super::certificate::Certificate;
 
 /// The password of each user.
@@ -73,12 +74,15 @@ impl WebFile {
     }
 
     /// How the agent at this address is asked through it.
-    pub(super) fn way_to(&self, address: SocketAddr) -> client::Agent {
-        client::Agent {
+    pub(super) fn way_to(&self, address: SocketAddr) -> client::Server {
+        let authority = self.certificate.as_ref().map(|files| files.authority.clone());
+        client::Server {
             url: self.url(&address.to_string()),
-            ca_file: self.certificate.as_ref().map(|files| files.authority.clone()),
-            login: USERS.first().and_then(|user| client::Login::new(&login(user))),
-            own: None,
+            ca_file: authority,
+            login: client::Login::password(&login(USERS[0]))
+                .map(|login| (login, self.folder.path().join(LOGIN_FILE))),
+            body_max: READY_MAX,
+            ..client::Server::default()
         }
     }
 

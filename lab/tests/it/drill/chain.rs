@@ -312,7 +312,13 @@ pub(super) struct Said {
 impl Said {
     /// The hop that failed.
     pub(super) fn failed(&self) -> Option<&str> {
-        self.text.lines().find_map(|line| line.split_once(": failed")).map(|(hop, _)| hop.trim())
+        let failed = self.text.lines().find_map(|line| line.trim().strip_prefix("failed "));
+        failed?.split_whitespace().next()
+    }
+
+    /// Whether it says this, whatever the width of its lines.
+    pub(super) fn says(&self, words: &str) -> bool {
+        self.text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words)
     }
 
     fn new(output: &Output) -> Said {
