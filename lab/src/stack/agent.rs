@@ -18,6 +18,9 @@ use super::web_file::WebFile;
 /// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
 
+/// The maximum size of what says whether it is ready.
+pub(super) const READY_MAX: usize = 64 * 1024;
+
 /// A running or stopped agent.
 #[derive(Debug)]
 pub struct Agent {
@@ -86,6 +89,14 @@ impl Agent {
     /// Its configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.folder.path().join("lockwatch.yml")
+    }
+
+    /// The certificate of its authority, and a file with a login, if it has a web file with both.
+    ///
+    /// # Panics
+    /// Without such a web file.
+    pub fn login_files(&self) -> [PathBuf; 2] {
+        self.web_file.as_ref().and_then(WebFile::login_files).expect("a web file with TLS")
     }
 
     /// Its log file.
@@ -176,7 +187,11 @@ impl Agent {
         let mut process = Process::start(command, self.log_file())?;
         let way = match &self.web_file {
             Some(web_file) => web_file.way_to(self.address),
-            None => client::Agent::at(format!("http://{}", self.address)),
+            None => client::Server {
+                url: format!("http://{}", self.address),
+                body_max: READY_MAX,
+                ..client::Server::default()
+            },
         };
         let is_ready = async || {
             way.get("/-/ready", client::PATIENCE).await.is_ok_and(|answer| answer.status == 200)

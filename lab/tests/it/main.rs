@@ -4,6 +4,7 @@
 
 mod dashboards;
 mod demo;
+mod drill;
 mod federation;
 mod neighbours;
 mod page;
