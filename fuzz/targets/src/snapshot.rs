@@ -48,11 +48,7 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let named = Arc::new(named);
     let drill = drill(Arc::clone(&named), data);
-    let spec = WatchSpec {
-        stores: vec![redis],
-        tasks: vec![named, Arc::new(tokened)],
-        epoch: 0,
-    };
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![named, Arc::new(tokened)], epoch: 0 };
     let (mut state, history) = (State::new(), History::default());
     let mut step = |at: u64, input: Input| {
         for event in state.step(Mono::at(at), input) {

@@ -47,7 +47,7 @@ const GROUP_MAX: usize = 20;
 /// What people can read: lines of the file for each alert, and recording rules that are not of
 /// availability.
 const LINES_MAX: usize = 14;
-const RECORDS_MAX: usize = 15;
+const RECORDS_MAX: usize = 16;
 
 /// The labels of each series.
 type Catalogue = BTreeMap<String, BTreeSet<String>>;
