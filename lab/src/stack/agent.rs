@@ -91,12 +91,17 @@ impl Agent {
         self.folder.path().join("lockwatch.yml")
     }
 
+    /// Its URL, without any login.
+    pub fn url(&self) -> String {
+        match &self.web_file {
+            Some(web_file) => web_file.url(&self.address.to_string()),
+            None => format!("http://{}", self.address),
+        }
+    }
+
     /// The certificate of its authority, and a file with a login, if it has a web file with both.
-    ///
-    /// # Panics
-    /// Without such a web file.
-    pub fn login_files(&self) -> [PathBuf; 2] {
-        self.web_file.as_ref().and_then(WebFile::login_files).expect("a web file with TLS")
+    pub fn login_files(&self) -> Option<[PathBuf; 2]> {
+        self.web_file.as_ref().and_then(WebFile::login_files)
     }
 
     /// Its log file.

@@ -91,7 +91,7 @@ impl WebFile {
         self.url(&format!("{}@{address}{path}", login(user)))
     }
 
-    fn url(&self, rest: &str) -> String {
+    pub(super) fn url(&self, rest: &str) -> String {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         format!("{scheme}://{rest}")
     }

@@ -236,7 +236,11 @@ impl Chain {
         command.arg("drill").kill_on_drop(true).stdin(std::process::Stdio::null());
         let address = |address: SocketAddr| format!("http://{address}");
         if !arguments.contains(&"--agent.url") {
-            command.args(["--agent.url", &address(self.agents[0].address())]);
+            command.args(["--agent.url", &self.agents[0].url()]);
+            if let Some(files) = self.agents[0].login_files() {
+                let [ca, login] = files.map(|file| file.display().to_string());
+                command.args(["--agent.ca-file", &ca, "--agent.login-file", &login]);
+            }
         }
         if !arguments.contains(&"--prometheus.url") && !arguments.contains(&"--stop") {
             for prometheus in &self.prometheis {

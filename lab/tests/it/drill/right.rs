@@ -17,7 +17,7 @@ const KUBERNETES: &[Change] = &[
     (
         Text::Prometheus,
         "targets: [AGENTS]",
-        "targets: [AGENTS], labels: {namespace: ops, pod: lockwatch-0, service: lockwatch}",
+        "targets: [AGENTS]\n        labels: {namespace: ops, pod: lockwatch-0, service: lockwatch}",
     ),
     (Text::Prometheus, "job_name: lockwatch\n", "job_name: exporters\n"),
     (
@@ -142,15 +142,11 @@ async fn logins_lead_everywhere() {
         let nginx = chain.nginx.as_ref().unwrap();
         let [ca, login, token] = [nginx.ca_file(), nginx.login_file(), nginx.token_file()]
             .map(|file| file.display().to_string());
-        let agent = chain.agents[0].login_files();
-        let [agent_ca, agent_login] = agent.map(|file| file.display().to_string());
         let (prometheus, alertmanager) =
             (nginx.url(Way::Login, "prometheus"), nginx.url(Way::Token, "alertmanager"));
-        let agent_url = format!("https://{}", chain.agents[0].address());
         #[rustfmt::skip]
         let arguments = [
             "parcels",
-            "--agent.url", &agent_url, "--agent.ca-file", &agent_ca, "--agent.login-file", &agent_login,
             "--prometheus.url", &prometheus, "--prometheus.ca-file", &ca, "--prometheus.login-file", &login,
             "--alertmanager.url", &alertmanager, "--alertmanager.ca-file", &ca, "--alertmanager.token-file", &token,
         ];
@@ -176,9 +172,8 @@ async fn logins_lead_everywhere() {
         ];
         for (way, with, without) in ways {
             let url = nginx.url(way, "prometheus");
-            let mut arguments = vec!["outbound", "--agent.url", &agent_url, "--agent.ca-file", &agent_ca];
-            arguments.extend(["--agent.login-file", &agent_login, "--prometheus.ca-file", &ca]);
-            arguments.extend(["--prometheus.url", &url]);
+            let mut arguments =
+                vec!["outbound", "--prometheus.url", &url, "--prometheus.ca-file", &ca];
             let refused = chain.drill(&arguments).await;
             assert_eq!(refused.code, Some(1), "{way:?}: {}", refused.text);
             for word in without {
