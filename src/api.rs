@@ -5,6 +5,7 @@
 //! Another version of the agent may leave fields out or add some, so every field has a default
 //! when it is read. Only what makes a body recognisable is required.
 
+mod drill;
 mod event;
 mod explanation;
 mod lock;
@@ -18,6 +19,7 @@ mod tests;
 mod turn;
 mod values;
 
+pub use drill::{Drill, DrillRequest, PresentDrill, StartDrill};
 pub use event::{Event, EventList};
 pub use explanation::{
     Condition, Evidence, ExchangeShown, Explanation, PageDue, RuleGave, Setting, TimeToPage,

@@ -23,6 +23,8 @@ pub const TASKS: &str = "/api/v1/tasks";
 pub const EVENTS: &str = "/api/v1/events";
 /// The description of the API.
 pub const OPENAPI: &str = "/api/v1/openapi.json";
+/// The drill that runs; begins one.
+pub const DRILL: &str = "/api/v1/drill";
 /// The runbooks; each has its alert's name behind a slash.
 pub const RUNBOOKS: &str = "/runbooks";
 /// Whether the engine is running.
@@ -49,6 +51,8 @@ pub const TASK: OfTask = OfTask { before: "/api/v1/tasks/", after: "" };
 pub const PAGE: OfTask = OfTask { before: "/tasks/", after: "" };
 /// A task as a picture.
 pub const BADGE: OfTask = OfTask { before: "/badge/", after: ".svg" };
+/// A drill by its id, to renew or stop it.
+pub const DRILL_BY_ID: OfTask = OfTask { before: "/api/v1/drill/", after: "" };
 
 /// The runbook of an alert.
 pub const RUNBOOK: OfTask = OfTask { before: "/runbooks/", after: "" };

@@ -1,16 +1,38 @@
-//! Where the agent is that a command asks, and how to come in.
+//! Where a server is that a command asks, and how to come in: the agent, Prometheus, Alertmanager.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 
 use crate::config::{PasswordSource, exposed};
-use crate::http::client::{Agent, Answer, Login};
+use crate::http::client::{Answer, Header, Login, Server};
 
 /// Where the commands look for the agent.
 pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";
+
+/// One whom commands ask.
+struct Asked {
+    /// In messages.
+    name: &'static str,
+    /// What its flags begin with.
+    flags: &'static str,
+    body_max: usize,
+}
+
+/// Which row of [`ASKED`].
+pub const AGENT: usize = 0;
+/// Which row of [`ASKED`].
+pub const PROMETHEUS: usize = 1;
+/// Which row of [`ASKED`].
+pub const ALERTMANAGER: usize = 2;
+
+const ASKED: [Asked; 3] = [
+    Asked { name: "the agent", flags: "--agent", body_max: 256 << 20 },
+    Asked { name: "Prometheus", flags: "--prometheus", body_max: 64 << 20 },
+    Asked { name: "Alertmanager", flags: "--alertmanager", body_max: 64 << 20 },
+];
 
 /// How to reach an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -25,40 +47,137 @@ pub struct AgentArguments {
     pub agent_url: String,
     /// How to come in.
     #[command(flatten)]
-    pub access: AgentAccess,
+    pub access: Access<AGENT>,
 }
 
-/// What an agent asks for that has a web file: its authority, a certificate, a login.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub struct AgentAccess {
-    /// File with the authorities that may sign the agent's certificate [default: the system's]
-    #[arg(long = "agent.ca-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub agent_ca_file: Option<PathBuf>,
-    /// File with the certificate to show to the agent
-    #[arg(
-        long = "agent.cert-file",
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        requires = "agent_key_file"
-    )]
-    pub agent_cert_file: Option<PathBuf>,
-    /// File with its private key
-    #[arg(
-        long = "agent.key-file",
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        requires = "agent_cert_file"
-    )]
-    pub agent_key_file: Option<PathBuf>,
-    /// File whose first line is user:password for the agent
-    #[arg(long = "agent.login-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub agent_login_file: Option<PathBuf>,
+/// What the server of row `WHO` may ask for: its authority, a certificate, a login, headers. The
+/// flags of all are the same but for their prefix, which clap cannot derive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access<const WHO: usize> {
+    ca_file: Option<PathBuf>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    login_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    headers: Vec<Header>,
+}
+
+/// The flags that name a file: what follows the prefix, and the help.
+const FILES: [(&str, &str); 5] = [
+    ("ca-file", "File with the authorities that may sign its certificate [default: the system's]"),
+    ("cert-file", "File with the certificate to show to it"),
+    ("key-file", "File with the private key of that certificate"),
+    ("login-file", "File whose first line is user:password for it"),
+    ("token-file", "File whose first line is a bearer token for it"),
+];
+
+impl<const WHO: usize> Access<WHO> {
+    fn flag(name: &str) -> String {
+        // Without the hyphens: clap adds them.
+        format!("{}.{name}", ASKED[WHO].flags.trim_start_matches('-'))
+    }
+
+    /// The server at `url`.
+    ///
+    /// # Errors
+    /// A file with a login or a token cannot be used.
+    pub fn server(&self, url: &str) -> anyhow::Result<Server> {
+        let Asked { name, flags, body_max } = ASKED[WHO];
+        let login = match (&self.login_file, &self.token_file) {
+            (Some(file), _) => {
+                let login = Login::password(&first_line(file, "login file")?).with_context(|| {
+                    format!(
+                        "{flags}.login-file {}: its first line has no colon; write `user:password`",
+                        file.display()
+                    )
+                })?;
+                Some((login, file.clone()))
+            }
+            (None, Some(file)) => {
+                Some((Login::Token(first_line(file, "token file")?), file.clone()))
+            }
+            (None, None) => None,
+        };
+        Ok(Server {
+            name,
+            flags,
+            url: url.to_owned(),
+            ca_file: self.ca_file.clone(),
+            own: self.cert_file.clone().zip(self.key_file.clone()),
+            login,
+            headers: self.headers.clone(),
+            body_max,
+        })
+    }
+
+    /// What is wrong with the modes of the files, if anything.
+    pub fn warning(&self) -> Option<String> {
+        let secret = |file: &Option<PathBuf>, what| exposed(file.as_deref()?, what);
+        secret(&self.login_file, "the login file")
+            .or_else(|| secret(&self.token_file, "the token file"))
+            .or_else(|| secret(&self.key_file, "the key file"))
+    }
+
+    fn files(&self) -> [&Option<PathBuf>; 5] {
+        [&self.ca_file, &self.cert_file, &self.key_file, &self.login_file, &self.token_file]
+    }
+}
+
+impl<const WHO: usize> Args for Access<WHO> {
+    fn augment_args(command: Command) -> Command {
+        let file = |(name, help): (&str, &'static str)| {
+            let flag = Self::flag(name);
+            let arg = Arg::new(flag.clone()).long(flag).value_name("FILE").help(help);
+            let arg = arg.value_hint(ValueHint::FilePath).value_parser(value_parser!(PathBuf));
+            match name {
+                "cert-file" => arg.requires(Self::flag("key-file")),
+                "key-file" => arg.requires(Self::flag("cert-file")),
+                "token-file" => arg.conflicts_with(Self::flag("login-file")),
+                _ => arg,
+            }
+        };
+        let command = command.args(FILES.map(file));
+        if WHO == AGENT {
+            return command;
+        }
+        let flag = Self::flag("header");
+        let header = Arg::new(flag.clone()).long(flag).value_name("HEADER");
+        command.arg(
+            header
+                .help("A header of each request, like 'X-Scope-OrgID: team'; repeatable")
+                .action(ArgAction::Append)
+                .value_parser(|text: &str| {
+                    Header::new(text).ok_or("write it like 'X-Scope-OrgID: team'")
+                }),
+        )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const WHO: usize> FromArgMatches for Access<WHO> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let [ca_file, cert_file, key_file, login_file, token_file] =
+            FILES.map(|(name, _)| matches.get_one::<PathBuf>(&Self::flag(name)).cloned());
+        let headers = match WHO {
+            AGENT => Vec::new(),
+            _ => matches.get_many(&Self::flag("header")).unwrap_or_default().cloned().collect(),
+        };
+        Ok(Access { ca_file, cert_file, key_file, login_file, token_file, headers })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl AgentArguments {
     /// An agent without TLS and without a login.
     pub fn at(url: &str) -> AgentArguments {
-        AgentArguments { agent_url: url.to_owned(), access: AgentAccess::default() }
+        AgentArguments { agent_url: url.to_owned(), access: Access::default() }
     }
 
     /// Requests `path`, which is already escaped.
@@ -66,81 +185,29 @@ impl AgentArguments {
     /// # Errors
     /// There is no complete response, or the agent lets nobody in with this; text for a person.
     pub async fn get(&self, path: &str, patience: Duration) -> anyhow::Result<Answer> {
-        let answer = self.agent()?.get(path, patience).await?;
-        match self.turned_away(&answer) {
-            Some(words) => {
-                bail!("the agent at {}: {words}", crate::text::terminal::safe(&self.agent_url))
-            }
+        let server = self.access.server(&self.agent_url)?;
+        let answer = server.get(path, patience).await?;
+        match server.refusal(&answer) {
+            Some(trouble) => bail!(trouble.of(&server)),
             None => Ok(answer),
         }
     }
 
-    /// What is wrong with the modes of the files, if anything.
-    pub fn warning(&self) -> Option<String> {
-        let login = || exposed(self.access.agent_login_file.as_deref()?, "the login file");
-        let key = || exposed(self.access.agent_key_file.as_deref()?, "the key file");
-        login().or_else(key)
-    }
-
     /// The flags of another command that asks the same agent.
-    pub fn flags(&self) -> Vec<(&'static str, String)> {
-        let file = |file: &Option<PathBuf>| Some(file.as_ref()?.display().to_string());
+    pub fn flags(&self) -> Vec<(String, String)> {
         let url = (self.agent_url != DEFAULT_AGENT).then(|| self.agent_url.clone());
-        let flags = [
-            ("--agent.url", url),
-            ("--agent.ca-file", file(&self.access.agent_ca_file)),
-            ("--agent.cert-file", file(&self.access.agent_cert_file)),
-            ("--agent.key-file", file(&self.access.agent_key_file)),
-            ("--agent.login-file", file(&self.access.agent_login_file)),
-        ];
-        flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).collect()
-    }
-
-    fn agent(&self) -> anyhow::Result<Agent> {
-        let access = self.access.clone();
-        let own = access.agent_cert_file.zip(access.agent_key_file);
-        let login = access.agent_login_file.map(login).transpose()?;
-        Ok(Agent { url: self.agent_url.clone(), ca_file: access.agent_ca_file, own, login })
-    }
-
-    /// Why the agent did not let this command in, if so.
-    fn turned_away(&self, answer: &Answer) -> Option<String> {
-        let is_plain = self.agent_url.starts_with("http://");
-        match (answer.status, &self.access.agent_login_file) {
-            (401, None) => Some(
-                "it asks for a login: write `user:password` into a file, and name it with \
-                 --agent.login-file"
-                    .to_owned(),
-            ),
-            (401, Some(file)) => {
-                Some(format!("user or password in --agent.login-file {} are wrong", file.display()))
-            }
-            (429, _) => Some(
-                "it answers 429: its rate limit, or the logins that it checks, leave no room now; \
-                 try again"
-                    .to_owned(),
-            ),
-            (400, _) if is_plain && speaks_tls(&answer.body) => {
-                Some("it speaks TLS on this port: write https:// instead of http://".to_owned())
-            }
-            _ => None,
-        }
+        let url = url.map(|url| ("--agent.url".to_owned(), url));
+        let files = FILES.iter().zip(self.access.files()).filter_map(|((name, _), file)| {
+            Some((format!("--agent.{name}"), file.as_ref()?.display().to_string()))
+        });
+        url.into_iter().chain(files).collect()
     }
 }
 
-/// What lockwatch, Go's servers and nginx answer to plain HTTP where they speak TLS.
-fn speaks_tls(body: &[u8]) -> bool {
-    let said = String::from_utf8_lossy(body).to_lowercase();
-    said.contains("speaks tls") || said.contains("https server") || said.contains("https port")
-}
-
-fn login(file: PathBuf) -> anyhow::Result<Login> {
-    let shown = file.display().to_string();
-    let line = PasswordSource::File(file).stored().context("no file")?;
-    let line = line.map_err(|error| {
-        anyhow::Error::msg(error.to_string().replace("password file", "login file"))
-    })?;
-    Login::new(line.expose()).with_context(|| {
-        format!("--agent.login-file {shown}: its first line has no colon; write `user:password`")
-    })
+/// The secret in `file`.
+fn first_line(file: &PathBuf, what: &str) -> anyhow::Result<String> {
+    let line = PasswordSource::File(file.clone()).stored().context("no file")?;
+    let line =
+        line.map_err(|error| anyhow::Error::msg(error.to_string().replace("password file", what)))?;
+    Ok(line.expose().to_owned())
 }

@@ -48,7 +48,7 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
     if options.once {
         return without_agent(&options).await;
     }
-    if let Some(warning) = options.agent.warning() {
+    if let Some(warning) = options.agent.access.warning() {
         eprintln!("warning: {warning}");
     }
     match ask(&options).await {

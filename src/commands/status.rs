@@ -68,7 +68,7 @@ fn watch_pause(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Nothing is known; text for a person. The exit code for it is that of [`Exit::Unknown`](crate::exit::Exit::Unknown).
 pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
-    if let Some(warning) = options.agent.warning() {
+    if let Some(warning) = options.agent.access.warning() {
         eprintln!("warning: {warning}");
     }
     let level = match options.watch_ms {
@@ -125,7 +125,13 @@ async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
 /// # Errors
 /// It is not a response of an agent.
 pub fn printed_for(body: Vec<u8>, options: &StatusOptions) -> anyhow::Result<String> {
-    Ok(printed(options, &read(Answer { status: 200, body: body.into() }, options.task.is_some())?))
+    Ok(printed(
+        options,
+        &read(
+            Answer { status: 200, body: body.into(), ..Answer::default() },
+            options.task.is_some(),
+        )?,
+    ))
 }
 
 fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
@@ -329,6 +335,7 @@ mod tests {
         let answer = || Answer {
             status: 200,
             body: r#"{"tasks":[{"verdict":"running","problems":[]}]}"#.into(),
+            ..Answer::default()
         };
         let mut seen = Seen { last: None, trouble: None };
         assert_eq!(seen.level(), Level::Unknown);

@@ -1,23 +1,22 @@
-//! A minimal HTTP client, with which the commands query the agent.
+//! A minimal HTTP client, with which the commands query the agent, Prometheus and Alertmanager.
 
-mod agent;
+mod refusal;
+mod server;
 mod tls;
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::header;
-use hyper::{Method, Request, Uri};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::{HeaderMap, Method, Request, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-pub use agent::{Agent, Login};
+pub use refusal::Trouble;
+pub use server::{Header, Login, Server};
 
 use crate::text::identity::without_login;
 use crate::text::terminal::safe;
@@ -26,86 +25,98 @@ use crate::text::terminal::safe;
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a connection that failed may take to say why.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum size of a response body in bytes.
-const BODY_BYTES_MAX: usize = 256 << 20;
 
 /// A response.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
     /// The body.
     pub body: Bytes,
+    /// Where a redirect leads.
+    pub location: Option<String>,
+    /// The server's wall clock, in seconds since the Unix epoch.
+    pub date: Option<u64>,
 }
 
-impl Agent {
-    /// One without TLS of its own settings, and without a login.
-    pub fn at(url: impl Into<String>) -> Agent {
-        Agent { url: url.into(), ..Agent::default() }
-    }
-
+impl Server {
     /// Requests `path`, which is already escaped.
     ///
     /// # Errors
-    /// The URL is none of an agent, or there is no complete response. The text is safe to show.
+    /// The URL is none, or there is no complete response. The text is safe to show.
     pub async fn get(&self, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+        self.request(path, None, patience).await
+    }
+
+    /// Sends `body`, which is JSON.
+    ///
+    /// # Errors
+    /// As of [`get`](Self::get).
+    pub async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> anyhow::Result<Answer> {
+        self.request(path, Some(body.into()), patience).await
+    }
+
+    async fn request(
+        &self,
+        path: &str,
+        body: Option<Bytes>,
+        patience: Duration,
+    ) -> anyhow::Result<Answer> {
         let base = &self.url;
         let shown = without_login(base);
         if shown != *base {
             bail!(
                 "{}: leave out name and password; write them into a file as `user:password`, and \
-                 name it with --agent.login-file",
-                safe(&shown)
+                 name it with {}.login-file",
+                safe(&shown),
+                self.flags
             );
         }
         let shown = safe(base);
         let whole = format!("{}{path}", base.trim_end_matches('/'));
-        let uri: Uri = whole.parse().with_context(|| {
-            format!("{shown} is no address of an agent, like http://127.0.0.1:10379")
-        })?;
+        let uri: Uri = whole
+            .parse()
+            .with_context(|| format!("{shown} is no address, like http://127.0.0.1:9090"))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             bail!("{shown}: write http:// or https://");
         }
-        let asked = timeout(patience, self.ask(&uri)).await;
+        let asked = timeout(patience, self.ask(&uri, body)).await;
         asked
             .unwrap_or_else(|_| bail!("no answer within {} s", patience.as_secs()))
-            .with_context(|| format!("the agent at {shown}"))
+            .with_context(|| format!("{} at {shown}", self.name))
     }
 
-    async fn ask(&self, uri: &Uri) -> anyhow::Result<Answer> {
+    async fn ask(&self, uri: &Uri, body: Option<Bytes>) -> anyhow::Result<Answer> {
         let host = uri.host().context("it has no host")?.trim_matches(['[', ']']);
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let stream = TcpStream::connect((host, port)).await.context("it cannot be reached")?;
         if is_tls {
             let stream = tls::protect(self, host, stream).await?;
-            self.exchange(uri, stream).await.map_err(|error| tls::explained(self, error))
+            self.exchange(uri, body, stream).await.map_err(|error| tls::explained(self, error))
         } else {
-            self.exchange(uri, stream).await
+            self.exchange(uri, body, stream).await
         }
     }
 
-    async fn exchange<S>(&self, uri: &Uri, stream: S) -> anyhow::Result<Answer>
+    async fn exchange<S>(&self, uri: &Uri, body: Option<Bytes>, stream: S) -> anyhow::Result<Answer>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request =
-            Request::builder().method(Method::GET).uri(path).header(header::HOST, authority);
-        if let Some(Login(login)) = &self.login {
-            let login = format!("Basic {}", STANDARD.encode(login));
-            request = request.header(header::AUTHORIZATION, login);
-        }
-        let request = request.body(Empty::<Bytes>::new())?;
+        let request = self.built(uri, body)?;
         let answered = async {
             let response = sender.send_request(request).await?;
-            let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-            let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
-            Ok(Answer { status, body })
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, self.body_max).collect().await;
+            let body = body.map_err(|error| self.unread(error))?;
+            Ok(Answer { body: body.to_bytes(), ..Answer::of(head.status.as_u16(), &head.headers) })
         };
         tokio::pin!(answered, connection);
         let outcome = tokio::select! {
@@ -125,6 +136,52 @@ impl Agent {
                 Ok(Err(why)) => Err(why.into()),
                 _ => Err(error),
             },
+        }
+    }
+
+    fn built(&self, uri: &Uri, body: Option<Bytes>) -> anyhow::Result<Request<Full<Bytes>>> {
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, authority);
+        if let Some((login, _)) = &self.login {
+            request = request.header(header::AUTHORIZATION, login.header());
+        }
+        for Header { name, value } in &self.headers {
+            request = request.header(name, value);
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        Ok(request.body(Full::new(body.unwrap_or_default()))?)
+    }
+
+    /// Why a body could not be read.
+    fn unread(&self, error: Box<dyn std::error::Error + Send + Sync>) -> anyhow::Error {
+        if error.is::<LengthLimitError>() {
+            return anyhow!("its answer is larger than {} MiB", self.body_max >> 20);
+        }
+        match error.downcast::<hyper::Error>() {
+            Ok(error) if error.is_incomplete_message() => {
+                anyhow!("its answer ends in the middle")
+            }
+            Ok(error) => (*error).into(),
+            Err(error) => anyhow::Error::from_boxed(error),
+        }
+    }
+}
+
+impl Answer {
+    fn of(status: u16, headers: &HeaderMap) -> Answer {
+        let text = |name| headers.get(name)?.to_str().ok();
+        let date = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+        let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+        Answer {
+            status,
+            body: Bytes::new(),
+            location: text(header::LOCATION).map(str::to_owned),
+            date: since.map(|since| since.as_secs()),
         }
     }
 }

@@ -37,7 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("patterns", &["clock", "config", "io", "published", "text"]),
     ("web", &["blocking", "config", "pem"]),
     ("http", &["api", "outputs", "paths", "pem", "published", "text", "trace", "web"]),
-    ("chain", &["text"]),
+    ("chain", &["http", "paths", "text"]),
     (
         "commands",
         &[

@@ -148,6 +148,7 @@ fn bash_completes() {
             "--agent.cert-file",
             "--agent.key-file",
             "--agent.login-file",
+            "--agent.token-file",
             "--json",
             "--plugin",
             "--watch",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::ValueHint;
 
-use crate::commands::ask::{AgentAccess, AgentArguments};
+use crate::commands::ask::{AGENT, Access, AgentArguments};
 
 /// Where and how the agent of the demo serves.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub struct WebArguments {
     pub agent_url: Option<String>,
     /// How the demo comes in.
     #[command(flatten)]
-    pub access: AgentAccess,
+    pub access: Access<AGENT>,
 }
 
 /// The same, checked.
@@ -35,7 +35,7 @@ pub struct Reach {
     pub(super) has_logins: bool,
     speaks_tls: bool,
     url: Option<String>,
-    access: AgentAccess,
+    access: Access<AGENT>,
 }
 
 impl Reach {

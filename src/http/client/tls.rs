@@ -1,4 +1,4 @@
-//! TLS to the agent, and the words when it fails.
+//! TLS to a server, and the words when it fails.
 
 use std::io;
 use std::sync::Arc;
@@ -12,38 +12,39 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::agent::Agent;
+use super::server::Server;
 use crate::pem::{self, Pem};
 
-/// Makes the handshake, and checks the agent's certificate.
+/// Makes the handshake, and checks the server's certificate.
 pub(super) async fn protect(
-    agent: &Agent,
+    server: &Server,
     host: &str,
     stream: TcpStream,
 ) -> anyhow::Result<TlsStream<TcpStream>> {
-    let config = config(agent).map_err(anyhow::Error::msg)?;
+    let config = config(server).map_err(anyhow::Error::msg)?;
     let name = ServerName::try_from(host.to_owned()).context("its host is no name for TLS")?;
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    connected.map_err(|error| explained(agent, error.into()))
+    connected.map_err(|error| explained(server, error.into()))
 }
 
-fn config(agent: &Agent) -> Result<ClientConfig, String> {
+fn config(server: &Server) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let roots = match &agent.ca_file {
+    let roots = match &server.ca_file {
         Some(path) => {
-            let named = pem::named("--agent.ca-file", path);
+            let named = pem::named(&format!("{}.ca-file", server.flags), path);
             pem::roots(&Pem { named: &named, bytes: &pem::read(&named, path)? })?
         }
-        None => pem::system_roots()
-            .map_err(|error| format!("{error}; name the agent's authority with --agent.ca-file"))?,
+        None => pem::system_roots().map_err(|error| {
+            format!("{error}; name the authority with {}.ca-file", server.flags)
+        })?,
     };
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
-    let Some((cert, key)) = &agent.own else { return Ok(config.with_no_client_auth()) };
-    let cert_named = pem::named("--agent.cert-file", cert);
-    let key_named = pem::named("--agent.key-file", key);
+    let Some((cert, key)) = &server.own else { return Ok(config.with_no_client_auth()) };
+    let cert_named = pem::named(&format!("{}.cert-file", server.flags), cert);
+    let key_named = pem::named(&format!("{}.key-file", server.flags), key);
     let (cert, key) = (pem::read(&cert_named, cert)?, pem::read(&key_named, key)?);
     let chain = pem::certificates(&Pem { named: &cert_named, bytes: &cert })?;
     let secret = pem::private_key(&Pem { named: &key_named, bytes: &key })?;
@@ -51,10 +52,10 @@ fn config(agent: &Agent) -> Result<ClientConfig, String> {
     Ok(config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))))
 }
 
-/// The same failure in words that help, if it is about TLS. In TLS 1.3 the agent checks the
+/// The same failure in words that help, if it is about TLS. In TLS 1.3 the server checks the
 /// client's certificate only after the handshake.
-pub(super) fn explained(agent: &Agent, error: anyhow::Error) -> anyhow::Error {
-    match cause(&error).and_then(|cause| words(agent, cause)) {
+pub(super) fn explained(server: &Server, error: anyhow::Error) -> anyhow::Error {
+    match cause(&error).and_then(|cause| words(server, cause)) {
         Some(words) => anyhow!(words),
         None => error,
     }
@@ -71,15 +72,17 @@ fn cause(error: &anyhow::Error) -> Option<&Error> {
     })
 }
 
-fn words(agent: &Agent, error: &Error) -> Option<String> {
+fn words(server: &Server, error: &Error) -> Option<String> {
+    let flags = server.flags;
     let words = match error {
-        Error::InvalidCertificate(error) => return Some(certificate(agent, error)),
+        Error::InvalidCertificate(error) => return Some(certificate(server, error)),
         Error::InvalidMessage(_) => {
             "it speaks no TLS on this port: write http:// instead of https://".to_owned()
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "it asks for a certificate: name one with --agent.cert-file and --agent.key-file"
-                .to_owned()
+            format!(
+                "it asks for a certificate: name one with {flags}.cert-file and {flags}.key-file"
+            )
         }
         Error::AlertReceived(
             alert @ (AlertDescription::UnknownCA
@@ -89,7 +92,7 @@ fn words(agent: &Agent, error: &Error) -> Option<String> {
             | AlertDescription::DecryptError
             | AlertDescription::CertificateUnknown),
         ) => format!(
-            "it refuses the certificate of --agent.cert-file ({alert:?}): `client_ca_file` and \
+            "it refuses the certificate of {flags}.cert-file ({alert:?}): `client_ca_file` and \
              `client_allowed_sans` of its web file say which it takes"
         ),
         Error::AlertReceived(
@@ -100,14 +103,15 @@ fn words(agent: &Agent, error: &Error) -> Option<String> {
     Some(words)
 }
 
-fn certificate(agent: &Agent, error: &CertificateError) -> String {
-    let trusted = match &agent.ca_file {
-        Some(path) => format!("by no authority in --agent.ca-file {}", path.display()),
+fn certificate(server: &Server, error: &CertificateError) -> String {
+    let flags = server.flags;
+    let trusted = match &server.ca_file {
+        Some(path) => format!("by no authority in {flags}.ca-file {}", path.display()),
         None => "by no authority that this machine knows".to_owned(),
     };
     match error {
         CertificateError::UnknownIssuer => {
-            format!("its certificate is signed {trusted}; name the right one with --agent.ca-file")
+            format!("its certificate is signed {trusted}; name the right one with {flags}.ca-file")
         }
         error if pem::is_of_version_1(error) => {
             "its certificate is of X.509 version 1, which has no names; make one of version 3 with \
@@ -117,7 +121,7 @@ fn certificate(agent: &Agent, error: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
                 "its certificate has another name ({error}); write a name that it has into \
-                     --agent.url"
+                     {flags}.url"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
