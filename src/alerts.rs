@@ -14,6 +14,26 @@ const CONFIRMATION_MS: u64 = 250;
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
+/// The shipped rules.
+const RULES: &str = include_str!("../alerts/lockwatch.rules.yml");
+/// The alert of a task that is down, and of a drill.
+pub const DOWN: &str = "LockwatchTaskDown";
+
+/// The names of all shipped alerts and recording rules, those of a name once.
+pub fn rule_names() -> impl Iterator<Item = &'static str> {
+    let name = |line: &'static str| {
+        let line = line.trim_start().strip_prefix("- ")?;
+        line.strip_prefix("alert: ").or_else(|| line.strip_prefix("record: "))
+    };
+    RULES.lines().filter_map(name)
+}
+
+/// Which version of the rules is shipped: what `lockwatch:rules_info` says where they are loaded.
+pub fn rules_version() -> &'static str {
+    let label = RULES.split_once("rules: \"").map_or("", |(_, label)| label);
+    label.split('"').next().unwrap_or("")
+}
+
 /// An alert that fires.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {

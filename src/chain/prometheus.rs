@@ -73,9 +73,18 @@ pub struct Group {
     pub interval: f64,
     /// How long the newest evaluation took, in seconds.
     pub evaluation_time: f64,
+    /// When it began, as RFC 3339.
+    pub last_evaluation: String,
     /// The rules.
     #[serde(deserialize_with = "nullable")]
     pub rules: Vec<Rule>,
+}
+
+impl Group {
+    /// When the newest evaluation began, in milliseconds since the Unix epoch.
+    pub fn evaluated_ms(&self) -> Option<i64> {
+        lockwatch_watch::redis::rfc3339(self.last_evaluation.as_bytes())
+    }
 }
 
 /// A rule.
