@@ -1,10 +1,10 @@
 //! Real servers and clients, each started on a private port of 127.0.0.1 in a folder of its own,
 //! waited for until ready, and killed when dropped: Redis, ZooKeeper, workers, agents, Prometheus,
-//! Alertmanager, a receiver of its notifications, a browser, another web site, and faulty networks
-//! between them.
+//! Alertmanager, a receiver of its notifications, nginx before them, a browser, another web site, and
+//! faulty networks between them.
 //!
 //! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`,
-//! `AMTOOL`, `CHROMEDRIVER` and `LOCKWATCH` point.
+//! `AMTOOL`, `NGINX`, `CHROMEDRIVER` and `LOCKWATCH` point.
 
 mod access;
 mod agent;
@@ -17,6 +17,7 @@ mod clock;
 mod exporter;
 mod http;
 mod machine;
+mod nginx;
 mod port;
 mod process;
 mod program;
@@ -39,6 +40,7 @@ pub use cable::{Cable, Weather};
 pub use exporter::{Exporter, ExporterSetup};
 pub use http::{Response, get, post};
 pub(crate) use machine::{Partition, enter_own_network, has_own_network, prepare_own_network};
+pub use nginx::{Nginx, Way};
 pub(crate) use port::free_address;
 pub(crate) use process::footprint;
 pub use process::{Footprint, Signal, cpu_time, until};

@@ -1,4 +1,4 @@
-//! A real Alertmanager.
+//! A real Alertmanager, alone or in a cluster.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,12 +13,18 @@ use super::port::free_address;
 use super::process::Process;
 use super::program::Program;
 
-/// A running or stopped Alertmanager, alone in its cluster.
+/// How soon a cluster is ready, and how long its second member waits for the first to notify:
+/// shorter than by default.
+const IN_A_CLUSTER: [&str; 4] = ["--cluster.settle-timeout", "1s", "--cluster.peer-timeout", "3s"];
+
+/// A running or stopped Alertmanager.
 #[derive(Debug)]
 pub struct Alertmanager {
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
+    /// What makes it a member of a cluster, or keeps it out of any.
+    membership: Vec<String>,
 }
 
 impl Alertmanager {
@@ -27,8 +33,31 @@ impl Alertmanager {
     /// # Errors
     /// When it does not start; the error has the end of its log.
     pub async fn start(config: &str) -> anyhow::Result<Alertmanager> {
-        let mut alertmanager =
-            Alertmanager { process: None, address: free_address()?, folder: TempDir::new()? };
+        Alertmanager::start_as(config, ["--cluster.listen-address", ""].map(str::to_owned).to_vec())
+            .await
+    }
+
+    /// Starts two of one cluster.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn start_pair(config: &str) -> anyhow::Result<[Alertmanager; 2]> {
+        let members = [free_address()?, free_address()?].map(|address| address.to_string());
+        let [first, second] = [0, 1].map(|own: usize| {
+            let mut arguments = IN_A_CLUSTER.map(str::to_owned).to_vec();
+            for (index, member) in members.iter().enumerate() {
+                let flag = if index == own { "--cluster.listen-address" } else { "--cluster.peer" };
+                arguments.extend([flag.to_owned(), member.clone()]);
+            }
+            Alertmanager::start_as(config, arguments)
+        });
+        let (first, second) = tokio::try_join!(first, second)?;
+        Ok([first, second])
+    }
+
+    async fn start_as(config: &str, membership: Vec<String>) -> anyhow::Result<Alertmanager> {
+        let (address, folder) = (free_address()?, TempDir::new()?);
+        let mut alertmanager = Alertmanager { process: None, address, folder, membership };
         std::fs::write(alertmanager.config_file(), config)
             .context("cannot write Alertmanager's configuration")?;
         alertmanager.start_again().await?;
@@ -76,6 +105,17 @@ impl Alertmanager {
         }
     }
 
+    /// Kills it, as in a crash.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
     /// Starts it with its previous data.
     ///
     /// # Errors
@@ -87,12 +127,7 @@ impl Alertmanager {
             .arg(self.config_file())
             .arg("--storage.path")
             .arg(self.folder.path().join("data"));
-        command.args([
-            "--web.listen-address",
-            &self.address.to_string(),
-            "--cluster.listen-address",
-            "",
-        ]);
+        command.args(["--web.listen-address", &self.address.to_string()]).args(&self.membership);
         let mut process = Process::start(command, self.folder.path().join("alertmanager.log"))?;
         let address = self.address;
         let is_ready =

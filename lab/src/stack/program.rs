@@ -17,6 +17,8 @@ pub enum Program {
     Alertmanager,
     /// `amtool`.
     Amtool,
+    /// `nginx`, which Debian has in `/usr/sbin`.
+    Nginx,
     /// `chromedriver`, which starts Chromium.
     Chromedriver,
     /// `redis-benchmark`.
@@ -58,6 +60,7 @@ impl Program {
             Program::Promtool => "PROMTOOL",
             Program::Alertmanager => "ALERTMANAGER",
             Program::Amtool => "AMTOOL",
+            Program::Nginx => "NGINX",
             Program::Chromedriver => "CHROMEDRIVER",
             Program::RedisBenchmark => "REDIS_BENCHMARK",
             Program::RedisExporter => "REDIS_EXPORTER",
@@ -73,6 +76,7 @@ impl Program {
             Program::Promtool => &["promtool"],
             Program::Alertmanager => &["prometheus-alertmanager", "alertmanager"],
             Program::Amtool => &["amtool"],
+            Program::Nginx => &["nginx"],
             Program::Chromedriver => &["chromedriver"],
             Program::RedisBenchmark => &["redis-benchmark"],
             Program::RedisExporter => &["redis_exporter"],
@@ -84,6 +88,8 @@ impl Program {
     fn on_path(self) -> anyhow::Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let candidates = std::env::split_paths(&path)
+            // Not on every user's path.
+            .chain([PathBuf::from("/usr/sbin")])
             .flat_map(|folder| self.names().iter().map(move |name| folder.join(name)));
         let found = candidates.into_iter().find(|candidate| is_file(candidate));
         found.with_context(|| {

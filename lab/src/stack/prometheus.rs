@@ -53,6 +53,8 @@ pub struct Prometheus {
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
+    /// Additional command line arguments.
+    arguments: Vec<String>,
 }
 
 impl Prometheus {
@@ -61,9 +63,21 @@ impl Prometheus {
     /// # Errors
     /// When it does not start; the error has the end of its log.
     pub async fn start(setup: &PrometheusSetup) -> anyhow::Result<Prometheus> {
-        let mut prometheus =
-            Prometheus { process: None, address: free_address()?, folder: TempDir::new()? };
-        std::fs::write(prometheus.config_file(), config(setup))
+        Prometheus::start_with(&config(setup), &[]).await
+    }
+
+    /// Starts it with this configuration file, and additional command line arguments.
+    ///
+    /// # Errors
+    /// When it does not start; the error has the end of its log.
+    pub async fn start_with(config: &str, arguments: &[&str]) -> anyhow::Result<Prometheus> {
+        let mut prometheus = Prometheus {
+            process: None,
+            address: free_address()?,
+            folder: TempDir::new()?,
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        };
+        std::fs::write(prometheus.config_file(), config)
             .context("cannot write Prometheus' configuration")?;
         prometheus.start_again().await?;
         Ok(prometheus)
@@ -90,7 +104,18 @@ impl Prometheus {
         }
     }
 
-    /// Starts it with its previous database.
+    /// Kills it, as in a crash.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it with its previous database, which is in the folder `data` of its own.
     ///
     /// # Errors
     /// When it does not start.
@@ -99,10 +124,8 @@ impl Prometheus {
         command
             .arg("--config.file")
             .arg(self.config_file())
-            .arg("--storage.tsdb.path")
-            .arg(self.folder.path().join("data"));
-        command
             .args(["--web.listen-address", &self.address.to_string()])
+            .args(&self.arguments)
             .current_dir(self.folder.path());
         let mut process = Process::start(command, self.folder.path().join("prometheus.log"))?;
         let address = self.address;

@@ -14,6 +14,9 @@ use super::http;
 use super::port::free_address;
 use super::prometheus::Labels;
 
+/// What is received below this path is refused with the status that follows.
+const REFUSED: &str = "/refused/";
+
 /// A running receiver; it ends when dropped.
 #[derive(Debug)]
 pub struct Receiver {
@@ -78,7 +81,12 @@ impl Receiver {
         format!("http://{}/", self.address)
     }
 
-    /// All notifications so far, in order.
+    /// A URL that answers each notification with this status, as a pager that is out of order.
+    pub fn url_refusing(&self, status: u16) -> String {
+        format!("http://{}{REFUSED}{status}", self.address)
+    }
+
+    /// All notifications so far that were accepted, in order.
     pub fn notifications(&self) -> Vec<Notification> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -105,9 +113,14 @@ async fn take(mut stream: TcpStream, received: &Mutex<Vec<Notification>>) -> any
     let Some(request) = http::read_request(&mut stream).await? else { return Ok(()) };
     let at = Instant::now();
     let message: Value = serde_json::from_str(&request.body).context("the body is not JSON")?;
-    let notification = notification(&message, request.path, at)?;
-    received.lock().unwrap_or_else(PoisonError::into_inner).push(notification);
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await?;
+    let refused = request.path.strip_prefix(REFUSED).map(str::to_owned);
+    if refused.is_none() {
+        let notification = notification(&message, request.path, at)?;
+        received.lock().unwrap_or_else(PoisonError::into_inner).push(notification);
+    }
+    let status = refused.unwrap_or_else(|| "200".to_owned());
+    let head = format!("HTTP/1.1 {status} .\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
     Ok(())
 }
 
