@@ -18,6 +18,9 @@ use super::web_file::WebFile;
 /// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
 
+/// The longest answer that is read.
+pub(super) const BODY_BYTES_MAX: usize = 256 << 20;
+
 /// A running or stopped agent.
 #[derive(Debug)]
 pub struct Agent {
@@ -176,7 +179,11 @@ impl Agent {
         let mut process = Process::start(command, self.log_file())?;
         let way = match &self.web_file {
             Some(web_file) => web_file.way_to(self.address),
-            None => client::Agent::at(format!("http://{}", self.address)),
+            None => client::Server {
+                url: format!("http://{}", self.address),
+                body_max: BODY_BYTES_MAX,
+                ..client::Server::default()
+            },
         };
         let is_ready = async || {
             way.get("/-/ready", client::PATIENCE).await.is_ok_and(|answer| answer.status == 200)

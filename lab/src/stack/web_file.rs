@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use lockwatch::http::client;
 use tempfile::TempDir;
 
+use super::agent::BODY_BYTES_MAX;
 use super::certificate::Certificate;
 
 /// The password of each user.
@@ -64,12 +65,14 @@ impl WebFile {
     }
 
     /// How the agent at this address is asked through it.
-    pub(super) fn way_to(&self, address: SocketAddr) -> client::Agent {
-        client::Agent {
+    pub(super) fn way_to(&self, address: SocketAddr) -> client::Server {
+        let own = USERS.first().and_then(|user| client::Login::password(&login(user)));
+        client::Server {
             url: self.url(&address.to_string()),
             ca_file: self.certificate.as_ref().map(|files| files.authority.clone()),
-            login: USERS.first().and_then(|user| client::Login::new(&login(user))),
-            own: None,
+            login: own.map(|own| (own, PathBuf::new())),
+            body_max: BODY_BYTES_MAX,
+            ..client::Server::default()
         }
     }
 
