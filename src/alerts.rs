@@ -2,10 +2,45 @@
 //! evaluation and Alertmanager; and how late lockwatch reports a task as down. For display only;
 //! Prometheus evaluates the rules independently, and remembers.
 
+use sha2::{Digest as _, Sha256};
+
 use lockwatch_judge::problems::{Compared, Finding, Problem, Problems, Row, Severity, rows};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
+
+/// The shipped rules.
+pub const RULES: &str = include_str!("../alerts/lockwatch.rules.yml");
+/// What their recording rule `lockwatch:rules_info` begins its labels with.
+const VERSION: &str = "        labels: {rules: \"";
+/// Hex digits of the version.
+const VERSION_DIGITS: usize = 12;
+
+/// The version of these rules, which their own `lockwatch:rules_info` has as the label `rules`: a
+/// digest of all their other lines.
+pub fn rules_version(rules: &str) -> String {
+    let mut digest = Sha256::new();
+    for line in rules.lines().filter(|line| !line.starts_with(VERSION)) {
+        digest.update(line);
+        digest.update("\n");
+    }
+    let mut version = hex::encode(digest.finalize());
+    version.truncate(VERSION_DIGITS);
+    version
+}
+
+/// The version that these rules say they have.
+pub fn stated_version(rules: &str) -> Option<&str> {
+    rules.lines().find_map(|line| line.strip_prefix(VERSION)?.strip_suffix("\"}"))
+}
+
+/// The names of all alerts and recorded series of these rules, in their order.
+pub fn rule_names(rules: &str) -> impl Iterator<Item = &str> {
+    rules.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("- record: ").or_else(|| line.strip_prefix("- alert: "))
+    })
+}
 
 /// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
 const CONFIRMATION_MS: u64 = 250;
@@ -14,25 +49,8 @@ const CONFIRMATION_MS: u64 = 250;
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
-/// The shipped rules.
-const RULES: &str = include_str!("../alerts/lockwatch.rules.yml");
 /// The alert of a task that is down, and of a drill.
 pub const DOWN: &str = "LockwatchTaskDown";
-
-/// The names of all shipped alerts and recording rules, those of a name once.
-pub fn rule_names() -> impl Iterator<Item = &'static str> {
-    let name = |line: &'static str| {
-        let line = line.trim_start().strip_prefix("- ")?;
-        line.strip_prefix("alert: ").or_else(|| line.strip_prefix("record: "))
-    };
-    RULES.lines().filter_map(name)
-}
-
-/// Which version of the rules is shipped: what `lockwatch:rules_info` says where they are loaded.
-pub fn rules_version() -> &'static str {
-    let label = RULES.split_once("rules: \"").map_or("", |(_, label)| label);
-    label.split('"').next().unwrap_or("")
-}
 
 /// An alert that fires.
 #[derive(Clone, Copy, Debug)]

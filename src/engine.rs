@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
+use crate::drill::Drill;
 use crate::published::{Look, LookAt, PatternView, Published, Snapshots};
 
 /// Maximum number of queued inputs. A sender waits while the queue is full, which bounds memory.
@@ -87,11 +88,22 @@ pub struct Engine {
     publishing: Publishing,
     published: watch::Sender<Arc<Published>>,
     looks: mpsc::Receiver<Look>,
-    patterns: Patterns,
+    others: Others,
 }
 
-/// What is known of the patterns; `None`: there are none.
-type Patterns = Option<watch::Receiver<Arc<[PatternView]>>>;
+/// What others publish with each snapshot.
+#[derive(Default)]
+struct Others {
+    patterns: Option<watch::Receiver<Arc<[PatternView]>>>,
+    drill: Option<watch::Receiver<Option<Arc<Drill>>>>,
+}
+
+impl Others {
+    /// Returns when a drill began or ended; `None`: there are none any more.
+    async fn drilled(&mut self) -> Option<()> {
+        self.drill.as_mut()?.changed().await.ok()
+    }
+}
 
 impl Engine {
     /// Creates an engine for the tasks of `spec`, with no evidence yet, and the reader of its
@@ -100,20 +112,30 @@ impl Engine {
         let mut state = State::new();
         let spec = Arc::new(spec);
         let _nothing_happened_yet = state.step(Mono::at(0), Input::Config(Arc::clone(&spec)));
-        let (published, newest) =
-            watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock, &None)));
+        let (published, newest) = watch::channel(Arc::new(publish(
+            &mut state,
+            Extent::Complete,
+            clock,
+            &Others::default(),
+        )));
         let (snapshots, looks) = Snapshots::new(newest);
         let publishing = Publishing::new();
         let newest = Mono::at(0);
-        let patterns = None;
-        let engine = Engine { state, spec, clock, newest, publishing, published, looks, patterns };
+        let others = Others::default();
+        let engine = Engine { state, spec, clock, newest, publishing, published, looks, others };
         (engine, snapshots)
     }
 
     /// Publishes what is known of the patterns with each snapshot.
     #[must_use]
     pub fn with_patterns(self, patterns: watch::Receiver<Arc<[PatternView]>>) -> Engine {
-        Engine { patterns: Some(patterns), ..self }
+        Engine { others: Others { patterns: Some(patterns), ..self.others }, ..self }
+    }
+
+    /// Publishes the drill that runs with each snapshot; at once when one begins or ends.
+    #[must_use]
+    pub fn with_drill(self, drill: watch::Receiver<Option<Arc<Drill>>>) -> Engine {
+        Engine { others: Others { drill: Some(drill), ..self.others }, ..self }
     }
 
     /// Runs until every sender of `inputs` is dropped. Inputs and events go to `observer`, in
@@ -145,12 +167,13 @@ impl Engine {
                     observer.tick(self.now());
                     self.publishing.at_once(Extent::Events);
                 }
+                Some(()) = self.others.drilled() => self.publishing.at_once(Extent::Events),
                 Some(look) = self.looks.recv() => looking = Some(self.look(look)),
                 () = sleep_until(next), if wanted => {}
             }
             let before = Instant::now();
             if let Some(extent) = self.publishing.due(before) {
-                let published = publish(&mut self.state, extent, self.clock, &self.patterns);
+                let published = publish(&mut self.state, extent, self.clock, &self.others);
                 self.published.send_replace(Arc::new(published));
                 self.publishing.done(extent, before, Instant::now());
             }
@@ -195,15 +218,17 @@ impl Engine {
     }
 }
 
-fn publish(state: &mut State, extent: Extent, clock: Clock, patterns: &Patterns) -> Published {
+fn publish(state: &mut State, extent: Extent, clock: Clock, others: &Others) -> Published {
     let made = std::time::Instant::now();
     let (at, wall) = clock.both();
     let snapshot = match extent {
         Extent::Complete => state.snapshot(at),
         Extent::Events => state.snapshot_of_events(at),
     };
-    let patterns = patterns.as_ref().map(|views| Arc::clone(&views.borrow())).unwrap_or_default();
-    Published { snapshot, wall, made, patterns }
+    let patterns = others.patterns.as_ref();
+    let patterns = patterns.map(|views| Arc::clone(&views.borrow())).unwrap_or_default();
+    let drill = others.drill.as_ref().and_then(|drill| drill.borrow().clone());
+    Published { snapshot, wall, made, patterns, drill }
 }
 
 /// The part that a snapshot refreshes.
@@ -349,7 +374,7 @@ mod tests {
         let mut state = State::default();
         state.step(Mono::at(0), Input::Config(Arc::new(spec)));
         let (at, wall) = clock.both();
-        let published = publish(&mut state, Extent::Complete, clock, &None);
+        let published = publish(&mut state, Extent::Complete, clock, &Others::default());
         let took_ms = clock.now().since_ms(published.snapshot.at);
         let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
         let by_wall_ms = published.wall.0 - wall.0;

@@ -6,9 +6,11 @@
 
 mod age;
 mod api;
+mod body;
 pub mod client;
 mod connections;
 mod context;
+mod drill;
 mod etag;
 mod events;
 mod explain;

@@ -19,6 +19,7 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
+pub mod drill;
 pub mod engine;
 pub mod exit;
 pub mod hold;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::drill::{Drill, Refusal};
 use crate::paths::Links;
 use lockwatch_judge::snapshot::{Snapshot, StoreView};
 use lockwatch_judge::spec::StoreIndex;
@@ -31,6 +32,8 @@ pub struct Published {
     pub made: Instant,
     /// The patterns, in the order of the configuration.
     pub patterns: Arc<[PatternView]>,
+    /// The drill that runs.
+    pub drill: Option<Arc<Drill>>,
 }
 
 /// What is known of a pattern: how many keys it has, and how completely they were found.
@@ -110,6 +113,51 @@ pub enum NotSwitched {
     Unreachable(String),
     /// It cannot be done.
     Refused(String),
+}
+
+/// Drills, where they can be requested.
+#[derive(Clone, Debug)]
+pub struct Drilling {
+    /// Accepts requests.
+    pub requests: mpsc::Sender<DrillRequest>,
+    /// Whether only users that have logged in may send them.
+    pub needs_login: bool,
+}
+
+/// A request about drills.
+#[derive(Debug)]
+pub struct DrillRequest {
+    /// What is requested.
+    pub kind: DrillRequestKind,
+    /// Gets the drill, once it is published, or no longer.
+    pub answer: oneshot::Sender<Result<Arc<Drill>, Refusal>>,
+}
+
+/// What is requested about drills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrillRequestKind {
+    /// It shall begin.
+    Start {
+        /// The name of the task.
+        task: String,
+        /// Its severity, if it is another one than that of the task's critical alerts.
+        severity: Option<String>,
+        /// How many seconds it lasts at most.
+        seconds: u64,
+        /// The id of the drill that it follows.
+        after: Option<String>,
+        /// The user that has logged in.
+        by: Option<String>,
+    },
+    /// The one with this id goes on.
+    Renew(String),
+    /// The one with this id shall end.
+    Stop {
+        /// Its id.
+        id: String,
+        /// Whether a notification was sent.
+        notified: bool,
+    },
 }
 
 /// A reader's request for a refreshed snapshot. It waits until that is published.

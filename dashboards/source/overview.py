@@ -8,10 +8,12 @@ from queries import (
     AGENTS,
     MANY_TASKS,
     MANY_TASKS_RECORDED,
+    NO_DRILL,
     OF_SITE,
     SITE,
     firing,
     series,
+    tasks,
     ttl,
     verdict,
     worst,
@@ -32,7 +34,7 @@ def build(uid: str) -> str:
         *house.SITE_VARIABLES,
         house.JOB_VARIABLE,
         house.any_of("store", "Store", series("lockwatch_store_clear", AGENT)),
-        house.any_of("task", "Task", series("lockwatch_task_clear", STORE)),
+        house.any_of("task", "Task", tasks(STORE)),
     ]
     annotations = [
         house.alert_marks(ALERTS),
@@ -61,13 +63,13 @@ def wrong_now():
             "Not seen to be well",
             "Tasks of which no agent has fresh evidence that they are neither down, split, stalled"
             " nor anything else that pages. What is not known is not fine.",
-            now(f"sum({worst('lockwatch_task_clear', MANY_TASKS)} == bool 0)"),
+            now(f"sum({worst('lockwatch_task_clear', f'{MANY_TASKS}, {NO_DRILL}')} == bool 0)"),
             steps=[(None, "green"), (1, "orange")],
         ),
         stat_panel(
             "Watched",
             "Tasks that are watched, as selected above.",
-            now(f"count({worst('lockwatch_task_clear', MANY_TASKS)})"),
+            now(f"count({worst('lockwatch_task_clear', f'{MANY_TASKS}, {NO_DRILL}')})"),
         ),
         stat_panel(
             "Alerts",

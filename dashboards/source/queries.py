@@ -30,14 +30,21 @@ VERDICTS = {
 BY_TASK = "task, store"
 # Stores and tasks of other sites may have the same names: nothing is put together across sites.
 OF_SITE = "cluster, namespace, env"
+# What is of no drill: no task, no trouble.
+NO_DRILL = 'drill=""'
 # The watchdog always fires.
-OUR_ALERTS = 'alertname=~"Lockwatch.+", alertname!="LockwatchWatchdog"'
+OUR_ALERTS = f'alertname=~"Lockwatch.+", alertname!="LockwatchWatchdog", {NO_DRILL}'
 
 
 def series(metric: str, select: str, **labels: str) -> str:
     """A metric's selector."""
     matchers = [select, *(f'{name}="{value}"' for name, value in labels.items())]
     return f"{metric}{{{', '.join(matchers)}}}"
+
+
+def tasks(select: str, **labels: str) -> str:
+    """A series of each task that an agent knows: 1 if it sees that nothing pages."""
+    return series("lockwatch_task_clear", f"{select}, {NO_DRILL}", **labels)
 
 
 def worst(metric: str, select: str, by: str = BY_TASK, **labels: str) -> str:
@@ -83,7 +90,8 @@ def verdict(select: str, by: str = BY_TASK) -> str:
 
 def problems(by: str, *selects: str) -> str:
     """What the rules say is wrong: for how long, or how long ago. Alerts say the same."""
-    found = " or ".join(series("lockwatch:problem_seconds", select) for select in selects)
+    of = [series("lockwatch:problem_seconds", f"{select}, {NO_DRILL}") for select in selects]
+    found = " or ".join(of)
     return f"max by ({by}, {OF_SITE}) ({found})"
 
 

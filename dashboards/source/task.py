@@ -13,6 +13,7 @@ from queries import (
     SITE,
     mean,
     series,
+    tasks,
     ttl,
     verdict,
     worst,
@@ -46,9 +47,9 @@ def build(uid: str) -> str:
     variables = [
         *house.SITE_VARIABLES,
         house.JOB_VARIABLE,
-        house.one_of("task", "Task", series("lockwatch_task_clear", AGENTS)),
+        house.one_of("task", "Task", tasks(AGENTS)),
         # The task decides which store it can be, so that choosing a task is enough.
-        house.one_of("store", "Store", series("lockwatch_task_clear", AGENTS, task="$task")),
+        house.one_of("store", "Store", tasks(AGENTS, task="$task")),
     ]
     sections = [
         ("Now", present()),

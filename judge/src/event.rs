@@ -139,6 +139,19 @@ named! {
             /// Whether the switch is on now.
             on: bool,
         } = "switched",
+        /// A drill began: alerts are tried with the labels of the task. Only the program makes this
+        /// one and the next.
+        DrillBegan {
+            /// The user who began it, where users log in.
+            by: Option<User>,
+        } = "drill_began",
+        /// A drill ended.
+        DrillEnded {
+            /// Why.
+            why: DrillEnd,
+            /// How long it lasted, in milliseconds.
+            lasted_ms: u64,
+        } = "drill_ended",
         /// A switch's value decodes as neither on nor off.
         SwitchUndecodable {
             /// The user of the switch.
@@ -321,6 +334,23 @@ pub struct FailoverReport {
     pub overlap_ms: u64,
     /// Milliseconds from the newest accepted reading before the change to the first one after it.
     pub blind_ms: u64,
+}
+
+named! {
+    /// Why a drill ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum DrillEnd {
+        /// It was stopped.
+        Stopped = "stopped",
+        /// Nobody renewed it: the command that began it is gone.
+        NotRenewed = "not_renewed",
+        /// Its time was over.
+        TimeOver = "time_over",
+        /// A configuration was loaded that forbids drills, or lacks the task.
+        Reloaded = "reloaded",
+        /// The agent was stopped.
+        AgentStopped = "agent_stopped",
+    }
 }
 
 named! {

@@ -198,6 +198,9 @@ impl KindSpec {
     }
 }
 
+/// The name of the synthetic task of a drill, which no task may have.
+pub const DRILL: &str = "lockwatch-drill";
+
 /// The configuration of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::drill::Drill;
 use super::lock::{Lock, Runs, Witness};
 use super::pattern::Pattern;
 use super::periodic::Periodic;
@@ -34,6 +35,9 @@ pub struct TaskList {
     /// All patterns, in the order of the configuration.
     #[serde(default)]
     pub patterns: Vec<Pattern>,
+    /// The drill that runs; absent if there is none. No task, and no count, has anything of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drill: Option<Drill>,
 }
 
 /// One task of one snapshot.

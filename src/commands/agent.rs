@@ -1,5 +1,6 @@
 //! The agent: what it takes, and what it is put together from.
 
+mod drilling;
 mod first;
 mod options;
 mod switching;
@@ -22,7 +23,7 @@ use crate::engine::Observers;
 use crate::http::{self, HttpContext, Limits};
 use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
-use crate::published::Switches;
+use crate::published::{Drilling, Switches};
 use crate::record::Recorder;
 use crate::telemetry;
 use crate::want;
@@ -32,6 +33,8 @@ use switching::Switching;
 
 /// How many requests to flip a switch may wait.
 const SWITCHES: usize = 16;
+/// How many requests about drills may wait.
+const DRILLS: usize = 16;
 
 /// Runs the agent until a signal ends it.
 ///
@@ -41,7 +44,8 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let config = load(&options.source)?;
     let web = options.web.as_ref().map(WebOptions::load).transpose()?;
     let has_login = web.as_ref().is_some_and(|web| !web.door().config.users.is_empty());
-    config.check_login(&options.source.name(), has_login)?;
+    let is_local = options.listen.iter().all(|at| at.ip().to_canonical().is_loopback());
+    config.check_login(&options.source.name(), has_login, is_local)?;
     let listen = |address: &SocketAddr| {
         http::listen(*address).with_context(|| format!("cannot listen on {address}"))
     };
@@ -60,15 +64,24 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         config,
         load: move || {
             let config = load(&source).map_err(|mistakes| mistakes.to_string())?;
-            let checked = config.check_login(&source.name(), has_login);
+            let checked = config.check_login(&source.name(), has_login, is_local);
             checked.map(|()| config).map_err(|mistakes| mistakes.to_string())
         },
         observers,
-        http: move |outlets: wiring::Outlets, stop| {
+        http: move |outlets: wiring::Outlets, stop: CancellationToken| {
             let (requests, asked) = mpsc::channel(SWITCHES);
             let (config, clock) = (outlets.config, outlets.clock);
             let tasks = watch::Sender::new(Arc::new(want::on_page(&config.borrow())));
             let switches = Switches { tasks: tasks.subscribe(), requests };
+            let (drills, drilled) = mpsc::channel(DRILLS);
+            let drills = Drilling { requests: drills, needs_login: has_login || !is_local };
+            let drilling = drilling::Parts {
+                config: config.clone(),
+                clock,
+                history: history.clone(),
+                snapshots: outlets.snapshots.clone(),
+                shown: outlets.drill,
+            };
             let switching = Switching { config: config.clone(), clock, history: history.clone() };
             let context = HttpContext {
                 snapshots: outlets.snapshots,
@@ -81,14 +94,18 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 frame_ancestors: frame_ancestors.into(),
                 web: web.clone(),
                 switches: Some(switches),
+                drills: Some(drills),
                 limits: Limits::of_process(),
             };
             async move {
                 let following = web.map(|web| AbortOnDropHandle::new(tokio::spawn(web.follow())));
                 let switching = AbortOnDropHandle::new(tokio::spawn(switching.serve(asked)));
+                let drilling = tokio::spawn(drilling::serve(drilling, drilled, stop.clone()));
+                let drilling = AbortOnDropHandle::new(drilling);
                 let renewing = AbortOnDropHandle::new(tokio::spawn(renew(config, tasks)));
                 http::serve(listeners, context, stop).await;
                 drop((following, switching, renewing));
+                let _it_is_reported = drilling.await;
             }
         },
     };

@@ -58,7 +58,8 @@ pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
         for warning in &web.warnings {
             eprintln!("warning: {}: {warning}", file.display());
         }
-        config.check_login(&options.source.name(), !web.users.is_empty())?;
+        // Where the agent listens is not known here.
+        config.check_login(&options.source.name(), !web.users.is_empty(), true)?;
     }
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");

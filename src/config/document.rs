@@ -18,7 +18,7 @@ use super::resolved::{Config, RedisConfig, ZooKeeperConfig};
 use super::schema::TOP;
 use super::stores::Configured;
 use super::tasks::{self, ReadTask, Shared, full_metrics};
-use super::values::{count, kind, name_mistake};
+use super::values::{count, flag, kind, name_mistake};
 use super::zookeepers::{self, ZooKeepers};
 
 /// Maximum number of tasks unless `max_tasks` is set. Each task has dozens of series, so more are
@@ -56,6 +56,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         top.at("zookeeper").map_or(Ok(ZooKeepers::new()), |at| zookeepers::read(&at, dir));
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
     let links = links::read(&top);
+    let drill = top.or("drill", false, flag);
     let shared = Shared {
         stores: Configured { redises: redises.as_ref().ok(), zookeepers: zookeepers.as_ref().ok() },
         label_names: label_names.as_deref().ok(),
@@ -91,6 +92,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         zookeepers,
         label_names: label_names?,
         links: links?,
+        drill: drill?,
         tasks,
         patterns,
         guards,

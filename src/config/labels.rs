@@ -12,7 +12,8 @@ use super::values::text;
 const LABELS_MAX: usize = 5;
 
 /// Label names of lockwatch's own series.
-pub(crate) const OURS: [&str; 19] = [
+pub(crate) const OURS: [&str; 20] = [
+    "drill",
     "fate",
     "generation",
     "holder",

@@ -28,6 +28,8 @@ pub struct Config {
     pub label_names: Vec<Arc<str>>,
     /// Where people reach what alerts point to.
     pub links: Links,
+    /// Whether drills may be requested.
+    pub drill: bool,
     /// The tasks, in the order of the file.
     pub tasks: Vec<Arc<TaskSpec>>,
     /// The patterns, whose tasks are found later; in the order of the file.
@@ -117,12 +119,24 @@ impl Config {
         }
     }
 
-    /// Refuses switches on the page for which nobody can log in. `has_login`: the web file has
-    /// users.
+    /// Refuses switches on the page and drills for which nobody can log in. `has_login`: the web
+    /// file has users. `is_local`: only this machine reaches the agent, which is enough for drills.
     ///
     /// # Errors
     /// The fields that ask for it.
-    pub fn check_login(&self, source: &str, has_login: bool) -> Result<(), ConfigErrors> {
+    pub fn check_login(
+        &self,
+        source: &str,
+        has_login: bool,
+        is_local: bool,
+    ) -> Result<(), ConfigErrors> {
+        if self.drill && !has_login && !is_local {
+            let message = "lets everybody who reaches the agent send alerts: give it a web file \
+                           with `basic_auth_users` (--web.config.file), let it listen on \
+                           127.0.0.1 only (--web.listen-address), or leave `drill` out";
+            let fields = vec!["drill".to_owned()];
+            return ConfigErrors::of_fields(source, fields, message).map_or(Ok(()), Err);
+        }
         let asking = self.redises.iter().filter(|redis| redis.want_on_page && !has_login);
         let fields = asking.map(|redis| format!("redis.{}.want.page", redis.name)).collect();
         let message = "needs to know who flips a switch: give the agent a web file with \

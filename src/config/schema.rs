@@ -87,7 +87,7 @@ const A_GLOB: (&str, &str) = ("pattern", "write the glob as `lock: {match: \"rep
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
-    fields: &["redis", "zookeeper", "labels", "links", "metrics", "tasks", "max_tasks"],
+    fields: &["redis", "zookeeper", "labels", "links", "metrics", "drill", "tasks", "max_tasks"],
     otherwise: &[("patterns", "write each as a task with `lock: {match: \"report:lock:*\"}`")],
 };
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lockwatch_judge::limit::{Limit, OF_TASK};
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex,
-    Stores, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, DRILL, Key, KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec,
+    StoreIndex, Stores, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::store::Servers;
@@ -71,9 +71,19 @@ pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
     Block::open(at, &TASK).map_or_else(|_| ReadTask::default(), |block| read_block(&block, shared))
 }
 
+fn task_name(value: &Value) -> Result<String, String> {
+    match name(value)? {
+        name if name == DRILL => Err(format!(
+            "{} is reserved: drills publish a task of this name; choose another",
+            quoted(&name)
+        )),
+        name => Ok(name),
+    }
+}
+
 fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let mut roles = Roles::new();
-    let name = block.required("name", "write `name: …`", name);
+    let name = block.required("name", "write `name: …`", task_name);
     let guarded = kind::read(block, shared.stores.redises, &mut roles);
     let of_lock = guarded.as_ref().ok().and_then(stores_of_lock);
     let found = stores::read(block, shared.stores, of_lock);

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::{mpsc, watch};
 
 use crate::outputs::history::History;
-use crate::published::{ReloadRequest, ReloadStatus, Snapshots, Switches};
+use crate::published::{Drilling, ReloadRequest, ReloadStatus, Snapshots, Switches};
 use crate::trace::Traces;
 use crate::web::Web;
 
@@ -34,6 +34,8 @@ pub struct HttpContext {
     pub web: Option<Web>,
     /// The switches that users may flip on the page.
     pub switches: Option<Switches>,
+    /// Drills; `None`: there are none here.
+    pub drills: Option<Drilling>,
     /// Limits on the use by clients.
     pub limits: Limits,
 }

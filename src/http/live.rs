@@ -23,6 +23,7 @@ use super::context::HttpContext;
 use super::parameters::lenient;
 use crate::outputs::live::frame::{self, Encoder};
 use crate::outputs::live::table::{Changes, Table};
+use crate::outputs::page::drill_of;
 use crate::published::{Published, Snapshots};
 use ring::Ring;
 use subscribers::{Subscriber, Subscribers};
@@ -201,6 +202,7 @@ fn beat(newest: &Published, age_max: Duration) -> Bytes {
     frame::beat(
         AgentWall(newest.wall.0.saturating_add(since_ms)),
         stopped(newest, age_max).as_deref(),
+        drill_of(newest).as_deref(),
     )
 }
 

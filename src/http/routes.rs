@@ -12,6 +12,8 @@
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
 //! | `/api/v1/tasks/<name>/want` | POST | flips the own switch, where that is configured |
+//! | `/api/v1/drill` | GET, HEAD, POST | the drill that runs; begins one |
+//! | `/api/v1/drill/<id>` | POST | renews or ends a drill |
 //! | `/api/v1/events` | GET, HEAD | the newest events |
 //! | `/api/v1/openapi.json` | GET, HEAD | the description of the API |
 //! | `/-/healthy` | GET, HEAD | whether the engine is running |
@@ -23,16 +25,16 @@ use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 
+use super::body::BODY_BYTES_MAX;
 use super::origin::is_of_another_site;
 use super::parameters::is_well_escaped;
 use super::reply::{self, Reply, json_error, text, with_header};
 use super::site::Site;
-use super::switch::BODY_BYTES_MAX;
 use crate::outputs::exposition::Variant;
 use crate::outputs::metrics::Own;
 use crate::outputs::negotiate::{self, Coding};
@@ -51,6 +53,8 @@ enum Route {
     Task(String),
     Explain(String),
     Want(String),
+    Drill,
+    DrillById(String),
     Events,
     OpenApi,
     TaskPage(String),
@@ -98,6 +102,9 @@ impl Site {
             Route::Task(name) => self.task(&name, &request).await,
             Route::Explain(name) => self.explain(&name, &request).await,
             Route::Want(name) => self.switch(&name, request).await,
+            Route::Drill if request.method() == Method::POST => self.start_drill(request).await,
+            Route::Drill => self.drill(&request),
+            Route::DrillById(id) => self.change_drill(id, request).await,
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => self.task_page(&name, &request).await,
@@ -193,7 +200,8 @@ impl Route {
     fn methods(&self) -> &'static str {
         match self {
             Route::Reload => "POST, PUT",
-            Route::Want(_) => "POST",
+            Route::Drill => "GET, HEAD, POST",
+            Route::Want(_) | Route::DrillById(_) => "POST",
             _ => "GET, HEAD",
         }
     }
@@ -209,6 +217,7 @@ fn route(path: &str) -> Option<Route> {
         paths::RUNBOOKS => Some(Route::Runbooks),
         paths::METRICS => Some(Route::Metrics),
         paths::TASKS => Some(Route::Tasks),
+        paths::DRILL => Some(Route::Drill),
         paths::EVENTS => Some(Route::Events),
         paths::OPENAPI => Some(Route::OpenApi),
         paths::HEALTHY => Some(Route::Healthy),
@@ -223,11 +232,13 @@ fn named(path: &str) -> Option<Route> {
     let name = |paths: OfTask| paths.name_in(path).and_then(decoded);
     let explain = || name(paths::EXPLANATION).map(Route::Explain);
     let want = || name(paths::WANT).map(Route::Want);
+    let drill = || name(paths::DRILL_BY_ID).map(Route::DrillById);
     let task = || name(paths::TASK).map(Route::Task);
     let page = || name(paths::PAGE).map(Route::TaskPage);
     let badge = || name(paths::BADGE).map(Route::Badge);
     let runbook = || name(paths::RUNBOOK).map(Route::Runbook);
-    explain().or_else(want).or_else(task).or_else(page).or_else(badge).or_else(runbook)
+    let tasks = explain().or_else(want).or_else(task).or_else(page).or_else(badge);
+    tasks.or_else(drill).or_else(runbook)
 }
 
 /// One path segment decoded; `None` if it is more than one, its escapes are broken, or it is not

@@ -2,6 +2,7 @@
 //! a task and `lockwatch status` show the same facts: they only lay them out, and write their
 //! instants and durations each in its own way.
 
+mod drill;
 mod fact;
 mod lock;
 mod pattern;
@@ -11,6 +12,7 @@ pub mod settings;
 mod shared;
 mod turn;
 
+pub use drill::drill;
 pub use fact::{Fact, Line, Part, Subject};
 pub(super) use lock::{mode, runs};
 pub use pattern::pattern;

@@ -1,6 +1,7 @@
 //! What the agent says over HTTP, as JSON: [`crate::api`] filled from the snapshot, and written
 //! piece by piece.
 
+mod drill;
 mod event;
 mod filter;
 mod lock;
@@ -15,6 +16,7 @@ mod wire;
 
 use std::sync::Arc;
 
+pub use drill::drill;
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
 pub(in crate::outputs) use pattern::pattern;
@@ -55,6 +57,7 @@ impl TaskList {
 
     /// What surrounds the tasks.
     fn around(&self, stores: Vec<api::Store>, patterns: Vec<api::Pattern>) -> (String, String) {
+        let drill = self.published.drill.as_deref().map(drill);
         around(
             &api::TaskList {
                 at: wall(self.published.wall),
@@ -63,6 +66,7 @@ impl TaskList {
                 tasks: Vec::new(),
                 stores,
                 patterns,
+                drill,
             },
             "tasks",
         )

@@ -1,6 +1,7 @@
 //! The metrics: one table of them, and their text.
 
 mod column;
+mod drill;
 mod labels;
 mod own;
 mod problems;
@@ -19,6 +20,7 @@ use lockwatch_judge::snapshot::StoreView;
 use super::negotiate::Format;
 use crate::published::Published;
 use crate::text::identity::escape;
+pub(super) use drill::labels as drill_labels;
 pub use labels::HOLDER_SERIES_MAX;
 use reading::{Agent, Seen, Source, When};
 pub use reading::{Metric, Own};
@@ -104,6 +106,8 @@ impl Writer {
                 let end = tasks.len().min(first + TASKS_AT_ONCE);
                 if read.write((number, reading), (tasks, when), (first, end), out) {
                     self.next = (number, end);
+                } else if let Some(drill) = &published.drill {
+                    drill::write(metric.name, drill, when.at, out);
                 }
             }
         }

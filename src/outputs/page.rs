@@ -26,8 +26,8 @@ use crate::published::Published;
 use crate::text::identity::escape;
 use query::{ListQuery, TaskQuery};
 pub(crate) use runbooks::{runbook, runbooks};
-pub(crate) use shell::Around;
 use shell::Shell;
+pub(crate) use shell::{Around, drill_of};
 
 /// The style sheet.
 pub(crate) const STYLE: &str = include_str!("page/style.css");

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lockwatch::alerts::{RULES as SHIPPED, rule_names, rules_version, stated_version};
 use lockwatch::chain::config::AlertmanagerConfig;
 use lockwatch::commands::check_config::{PageTiming, TimingSources};
 use lockwatch_judge::problems::rows;
@@ -120,7 +121,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
         return reported("dead-mans-switch".to_owned(), "cluster", 0);
     }
     if !is_page {
-        return reported(whose("chat"), "alertname,store,cluster", 30_000);
+        return reported(whose("chat"), "alertname,store,cluster,drill", 30_000);
     }
     let wait_ms = match alert {
         "LockwatchTaskDown" | "LockwatchTaskSplit" => 0,
@@ -212,11 +213,13 @@ fn the_time_to_page_follows_from_the_examples() {
     assert_eq!((timing.group_wait.ms, timing.warnings.as_slice()), (30_000, [].as_slice()));
 }
 
-/// The alert names in matchers of the form `alertname="A"` or `alertname=~"A|B"`.
+/// The alert names in matchers of the form `alertname="A"` or `alertname=~"A|B"`, and one that
+/// leaves drills out.
 fn named(matchers: &Value) -> BTreeSet<String> {
-    let [matcher] = list(matchers).collect::<Vec<_>>()[..] else {
-        panic!("one matcher: {matchers:?}")
+    let [matcher, drill] = list(matchers).collect::<Vec<_>>()[..] else {
+        panic!("two matchers: {matchers:?}")
     };
+    assert_eq!(drill.as_str(), Some("drill=\"\""));
     let value = matcher
         .as_str()
         .unwrap()
@@ -224,6 +227,21 @@ fn named(matchers: &Value) -> BTreeSet<String> {
         .trim_start_matches('~')
         .trim_matches('"');
     value.split('|').map(str::to_owned).collect()
+}
+
+/// A drill goes the way of the real alert, and is grouped with none.
+#[test]
+fn a_drill_is_grouped_with_no_real_alert() {
+    fn check(route: &Value) {
+        let group_by: Vec<&str> = list(&route["group_by"]).filter_map(Value::as_str).collect();
+        let is_grouped = group_by.is_empty() || group_by == ["..."] || group_by.contains(&"drill");
+        let is_watchdog = str_of(route, "receiver") == Some("dead-mans-switch");
+        assert!(is_grouped || is_watchdog, "{route:?}");
+        list(&route["routes"]).for_each(check);
+    }
+    let route = &yaml("alertmanager-example.yml")["route"];
+    assert!(list(&route["group_by"]).next().is_some());
+    check(route);
 }
 
 #[test]
@@ -291,8 +309,31 @@ fn wrapped(file: &str) -> String {
     WRAPPING.replace("{file}", file).replace("{name}", name) + &lines.collect::<String>()
 }
 
+/// Rules that were changed have another version, and say so.
+fn check_version(file: &str) {
+    let rules = text(file);
+    let (stated, version) = (stated_version(&rules).unwrap(), rules_version(&rules));
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(alerts(file), rules.replacen(stated, &version, 1)).unwrap();
+    }
+    assert_eq!(stated_version(&text(file)), Some(&*version), "BLESS=1 rewrites it");
+    assert_eq!(rules_version(&rules.replacen(stated, "", 1)), version, "all but this line count");
+    assert_ne!(rules_version(&rules.replacen("> 0", "> 1", 1)), version);
+}
+
+#[test]
+fn the_rules_name_what_is_in_them() {
+    let rules: Vec<&str> = rule_names(SHIPPED).collect();
+    let yaml = yaml("lockwatch.rules.yml");
+    let all = list(&yaml["groups"]).flat_map(|group| list(&group["rules"]));
+    let names: Vec<&str> =
+        all.filter_map(|rule| str_of(rule, "record").or_else(|| str_of(rule, "alert"))).collect();
+    assert_eq!(rules, names);
+}
+
 #[test]
 fn the_operators_wrapping_has_the_same_rules() {
+    check_version("lockwatch.rules.yml");
     for (file, wrapping) in RULES {
         let expected = wrapped(file);
         if std::env::var_os("BLESS").is_some() {

@@ -68,6 +68,7 @@ pub(crate) async fn start_as(
         frame_ancestors: Arc::from([]),
         web: None,
         switches: None,
+        drills: None,
         limits: Limits::default(),
     };
     let context = change(context);

@@ -68,6 +68,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
         frame_ancestors: Arc::from([]),
         web: None,
         switches: None,
+        drills: None,
         limits,
     };
     let shutdown = CancellationToken::new();

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use lockwatch::outputs::events::{EventLog, describe};
 use lockwatch::outputs::json::{TaskFilter, TaskList, task};
 use lockwatch_judge::event::{
-    End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind, Subject,
+    DrillEnd, End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind,
+    Subject,
 };
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::{Holder, Unknown};
@@ -374,6 +375,13 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::SwitchesLost { users }, Level::ERROR, "switches_lost"),
         (E::SwitchesFound, Level::INFO, "switches_found"),
         (E::Switched { user: b"anna".to_vec(), on: true }, Level::INFO, "switched"),
+        (E::DrillBegan { by: Some(b"anna".to_vec()) }, Level::INFO, "drill_began"),
+        (E::DrillBegan { by: None }, Level::INFO, "drill_began"),
+        (
+            E::DrillEnded { why: DrillEnd::NotRenewed, lasted_ms: 30_000 },
+            Level::INFO,
+            "drill_ended",
+        ),
         (
             E::SwitchUndecodable { user: b"a\nb".to_vec(), fits: Some(Codec::Jdk) },
             Level::WARN,

@@ -48,7 +48,13 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Arc<Pu
     let tasks = tasks.into_iter().map(Arc::new).collect();
     let redises = redises.into_iter().map(Arc::new).collect();
     let snapshot = Snapshot { at: NOW, sequence: 7, tasks, stores: redises };
-    Arc::new(Published { snapshot, wall: WALL, made: Instant::now(), patterns: Arc::default() })
+    Arc::new(Published {
+        snapshot,
+        wall: WALL,
+        made: Instant::now(),
+        patterns: Arc::default(),
+        drill: None,
+    })
 }
 
 /// A redis that has not been read yet.

@@ -85,6 +85,7 @@ async fn ask(
         frame_ancestors: Arc::from([]),
         web: None,
         switches: None,
+        drills: None,
         limits: Limits::default(),
     };
     let (near, far) = duplex(4_096);

@@ -74,6 +74,7 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
             wall: AgentWall(WALL + 5_500),
             made: Instant::now(),
             patterns: Arc::default(),
+            drill: None,
         }),
         history,
     )

@@ -38,6 +38,7 @@ pub(super) async fn listen_with_lockwatch(
             frame_ancestors: Arc::default(),
             web: None,
             switches: None,
+            drills: None,
             limits: Limits::default(),
         };
         serve(vec![listener], context, CancellationToken::new()).await;

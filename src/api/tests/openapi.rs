@@ -5,7 +5,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::words::{EventId, EventKind, Level, Verdict, Wanted};
-use crate::api::{Error, EventList, Explanation, OneTask, TaskList};
+use crate::api::{
+    Drill, DrillRequest, Error, EventList, Explanation, OneTask, PresentDrill, StartDrill, TaskList,
+};
 use crate::paths;
 
 const ABOUT: &str = "What lockwatch knows of the tasks that it watches. Fields are only ever added \
@@ -241,17 +243,94 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         parameters: &[],
         good: ("OpenAPI 3.1.", json!({"type": "object"})),
         errors: &[("400", INVALID)],
-        error,
+        error: error.clone(),
         tagged: true,
     });
+    let [present_drill, start_drill, change_drill] = drills(schemas, &error);
     json!({
         paths::TASKS: task_list,
         paths::TASK.of("{name}").replace("%7B", "{").replace("%7D", "}"): one_task,
         paths::EXPLANATION.of("{name}").replace("%7B", "{").replace("%7D", "}"): explanation,
         paths::WANT.of("{name}").replace("%7B", "{").replace("%7D", "}"): {"post": want},
+        paths::DRILL: {"get": present_drill, "post": start_drill},
+        paths::DRILL_BY_ID.of("{id}").replace("%7B", "{").replace("%7D", "}"): {"post": change_drill},
         paths::EVENTS: event_list,
         paths::OPENAPI: description,
     })
+}
+
+/// What runs, begins, and is renewed or ended.
+fn drills(schemas: &mut SchemaGenerator, error: &Value) -> [Value; 3] {
+    let present = Answers {
+        id: "getDrill",
+        summary: "The drill that runs.",
+        description: None,
+        parameters: &[],
+        good: ("It, or `null`.", reference::<PresentDrill>(schemas)),
+        errors: &[("400", "There are no parameters here."), ("503", STOPPED)],
+        error: error.clone(),
+        tagged: false,
+    };
+    let refused = [
+        ("400", "The body is none of these, or there are parameters."),
+        (
+            "403",
+            "`drill: true` is not configured, another site's page sent it, or nobody has logged in.",
+        ),
+        ("404", "There is no such task."),
+        ("409", "Another drill runs: of which task, since when, and who began it."),
+        ("415", "The body's type is not JSON."),
+        (
+            "429",
+            "The drill before reached a notification, or may have, less than ten minutes ago; \
+            `Retry-After` says for how many seconds to wait.",
+        ),
+        ("503", "The agent's engine does not answer, or too many requests wait."),
+    ];
+    let start = Answers {
+        id: "startDrill",
+        summary: "Begins a drill: a task `lockwatch-drill` that is down, with the labels of a real one.",
+        description: Some(
+            "`lockwatch drill` sends this, follows the alert, and ends the drill. It \
+            ends by itself 30 s after it was renewed last.",
+        ),
+        parameters: &[],
+        good: ("It is on every scrape from now on.", reference::<Drill>(schemas)),
+        errors: &refused,
+        error: error.clone(),
+        tagged: false,
+    };
+    let of_id = |status: &str| matches!(status, "400" | "403" | "415" | "503");
+    let mut of_id: Vec<_> = refused.into_iter().filter(|(status, _)| of_id(status)).collect();
+    of_id.push((
+        "404",
+        "The id is of another agent, or of a drill that is over; the reason says why.",
+    ));
+    let id = json!({
+        "name": "id", "in": "path", "required": true, "description": "The drill's id.",
+        "schema": {"type": "string"},
+    });
+    let change = Answers {
+        id: "changeDrill",
+        summary: "Lets a drill go on for 30 s more, within its time, or ends it.",
+        description: None,
+        parameters: &[id],
+        good: ("It goes on, or has ended.", reference::<Drill>(schemas)),
+        errors: &of_id,
+        error: error.clone(),
+        tagged: false,
+    };
+    let [present, mut start, mut change] = [present, start, change].map(Answers::operation);
+    let responses = start["responses"].as_object_mut().unwrap();
+    let good = responses.remove("200").unwrap();
+    responses.insert("201".to_owned(), good);
+    for (operation, body) in [
+        (&mut start, reference::<StartDrill>(schemas)),
+        (&mut change, reference::<DrillRequest>(schemas)),
+    ] {
+        operation["requestBody"] = json!({"required": true, "content": content(&body)});
+    }
+    [present, start, change]
 }
 
 /// One operation of a path.

@@ -18,6 +18,7 @@ use super::first;
 use crate::blocking;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::drill::Drill;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
 use crate::io::{self, StoreAssignment};
 use crate::outputs::events::EventLog;
@@ -49,6 +50,8 @@ pub struct Outlets {
     pub config: watch::Receiver<Arc<Config>>,
     /// The agent's clock.
     pub clock: Clock,
+    /// The drill that is published with the snapshots.
+    pub drill: watch::Sender<Option<Arc<Drill>>>,
 }
 
 /// What the agent is built from.
@@ -86,7 +89,8 @@ where
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let (mut patterns, mut reports) = Patterns::new(snapshots.clone(), clock);
-    let engine = engine.with_patterns(patterns.views());
+    let drill = watch::Sender::new(None);
+    let engine = engine.with_patterns(patterns.views()).with_drill(drill.subscribe());
     patterns.configure(&config);
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(loaded(&config, clock));
@@ -102,7 +106,7 @@ where
     };
     watching.assign(&config);
     let now = watching.config.subscribe();
-    let outlets = Outlets { snapshots, reload_status, reload, traces, config: now, clock };
+    let outlets = Outlets { snapshots, reload_status, reload, traces, config: now, clock, drill };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     let control = async {
         loop {

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use super::timing::{Delay, PageTiming};
-use crate::alerts::{DOWN, rule_names, rules_version};
+use crate::alerts::{DOWN, RULES, rule_names, stated_version};
 use crate::chain::config::{AlertmanagerConfig, PrometheusConfig, quoted};
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
 use crate::commands::ask::{ALERTMANAGER, Access, PROMETHEUS};
@@ -266,7 +266,7 @@ impl Seen {
             return Ok(());
         };
         let rules = || groups.iter().flat_map(|group| &group.rules);
-        let missing = rule_names().filter(|name| !rules().any(|rule| rule.name == *name));
+        let missing = rule_names(RULES).filter(|name| !rules().any(|rule| rule.name == *name));
         let missing: Vec<Cow<'_, str>> = missing.map(Cow::from).collect();
         let with_pages: Vec<&Group> = groups
             .iter()
@@ -285,7 +285,7 @@ impl Seen {
             .filter(|rule| rule.name == "lockwatch:rules_info")
             .filter_map(|rule| rule.labels.get("rules").map(String::as_str))
             .collect();
-        let is_ours = versions.len() == 1 && versions.contains(rules_version());
+        let is_ours = versions.iter().copied().eq(stated_version(RULES));
         let interval_ms = ms_of(pages.interval);
         self.item(
             "rules",

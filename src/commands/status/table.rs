@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use super::judge::{Judgement, counts, judge};
 use super::words::{duration, held_for, how_long, instant, lease_left, short_holders, wanted, why};
 use crate::api::{Seconds, Store, Task, TaskList};
-use crate::outputs::describe::pattern;
+use crate::outputs::describe::{drill, pattern};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns between two columns of the table.
@@ -226,6 +226,9 @@ fn notes(answer: &TaskList, terminal: &Terminal) -> Vec<String> {
     let mut lines = Vec::new();
     for store in &answer.stores {
         lines.extend(unreadable(store, terminal));
+    }
+    if let Some(running) = &answer.drill {
+        lines.extend(wrap(&drill(running), terminal.columns));
     }
     for of in &answer.patterns {
         let text = format!("pattern {}: {}", of.name, pattern(of));

@@ -69,6 +69,7 @@ impl Story {
             wall,
             made: std::time::Instant::now(),
             patterns: Arc::default(),
+            drill: None,
         })
     }
 }
@@ -107,7 +108,7 @@ impl Listener {
             since: since.map(|(boot, since)| (boot.to_owned(), since)),
             task: task.map(str::to_owned),
         };
-        publisher.welcome(asked, sender, &frame::beat(AgentWall(1), None));
+        publisher.welcome(asked, sender, &frame::beat(AgentWall(1), None, None));
         Listener(frames)
     }
 
@@ -335,7 +336,7 @@ async fn beats_are_for_those_who_have_heard_nothing() {
     tokio::time::sleep_until(publisher.pages.next_beat()).await;
     publisher.publish(&story.turns("a", Verdict::Down).snapshot());
     assert_eq!(busy.one().event, "rows");
-    publisher.pages.beat(&frame::beat(AgentWall(2), Some("The engine has stopped.")));
+    publisher.pages.beat(&frame::beat(AgentWall(2), Some("The engine has stopped."), None));
     assert_eq!(
         quiet.one().data,
         serde_json::json!({"at": 2, "stopped": "The engine has stopped."})
@@ -343,7 +344,7 @@ async fn beats_are_for_those_who_have_heard_nothing() {
     assert!(busy.received().is_empty() && quiet.received().is_empty());
     drop(quiet);
     tokio::time::sleep_until(publisher.pages.next_beat()).await;
-    publisher.pages.beat(&frame::beat(AgentWall(3), None));
+    publisher.pages.beat(&frame::beat(AgentWall(3), None, None));
     assert_eq!(busy.one().data, serde_json::json!({"at": 3, "stopped": false}));
     drop(busy);
     publisher.publish(&story.turns("a", Verdict::Split).snapshot());

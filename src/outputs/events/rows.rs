@@ -12,6 +12,7 @@ use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::Verdict;
 use tracing::Level;
 
+use crate::drill;
 use crate::text::identity::{escape, holder_label, list, party_name};
 use crate::text::instants::{rfc3339, seconds, signed_seconds};
 
@@ -126,6 +127,15 @@ pub(super) fn of(kind: &EventKind) -> Row {
         E::SwitchesFound => info("no switch counts as lost any more"),
         E::Switched { user, on } => {
             info(format!("a user switched the task {}, on the page", on_off(*on))).who(escape(user))
+        }
+        E::DrillBegan { by } => Row {
+            who: by.as_ref().map(|by| escape(by).into_owned()),
+            ..info("a drill began: alerts are tried with the labels of this task")
+        },
+        E::DrillEnded { why, lasted_ms } => {
+            info(format!("the drill ended: {}", drill::words(*why)))
+                .reason(why.name())
+                .ms(*lasted_ms)
         }
         E::SwitchUndecodable { user, fits: Some(codec) } => {
             warn(format!("a switch cannot be read; the codec {} would read it", codec.name()))

@@ -21,6 +21,7 @@ pub(super) fn of(kind: &EventKind) -> usize {
             users.iter().map(|user| size_of::<Vec<u8>>() + user.capacity()).sum()
         }
         E::SwitchUndecodable { user, .. } => user.capacity(),
+        E::DrillBegan { by } => by.as_ref().map_or(0, Vec::capacity),
         E::ClaimBesideFreeLock { instance } => of_holders(std::slice::from_ref(instance)),
         E::MastersChanged { from, to } => of_names(from) + to.as_ref().map_or(0, |to| of_names(to)),
         E::FailoverReport(failover_report) => size_of_val(failover_report.changes.as_slice()),

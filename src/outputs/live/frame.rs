@@ -35,6 +35,8 @@ struct Data<'a> {
     stores: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_map")]
     counts: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drill: Option<&'a str>,
 }
 
 type Counts = [(&'static str, usize); Verdict::ALL.len()];
@@ -102,14 +104,19 @@ impl Encoder {
     }
 }
 
-/// A heartbeat: nothing has changed, or `stopped` says why earlier frames are not current.
-pub(crate) fn beat(at: AgentWall, stopped: Option<&str>) -> Bytes {
+/// A heartbeat: nothing has changed, or `stopped` says why earlier frames are not current. As every
+/// frame it has what is said of the drill that runs.
+pub(crate) fn beat(at: AgentWall, stopped: Option<&str>, drill: Option<&str>) -> Bytes {
     let stopped = stopped.map_or(Value::Bool(false), Value::from);
-    format!("event: beat\ndata: {}\n\n", text(&json!({ "at": at.0, "stopped": stopped }))).into()
+    let mut data = json!({ "at": at.0, "stopped": stopped });
+    if let Some(drill) = drill {
+        data["drill"] = drill.into();
+    }
+    format!("event: beat\ndata: {}\n\n", text(&data)).into()
 }
 
-impl Data<'_> {
-    fn of(table: &Table) -> Data<'static> {
+impl<'a> Data<'a> {
+    fn of(table: &'a Table) -> Data<'a> {
         Data {
             at: table.at().0,
             seq: table.sequence().unwrap_or_default(),
@@ -118,6 +125,7 @@ impl Data<'_> {
             gone: Vec::new(),
             stores: None,
             counts: None,
+            drill: table.drill(),
         }
     }
 }
@@ -168,7 +176,7 @@ mod tests {
     #[test]
     fn beats() {
         let text = |stopped| {
-            String::from_utf8(beat(AgentWall(1_800_000_000_123), stopped).to_vec()).unwrap()
+            String::from_utf8(beat(AgentWall(1_800_000_000_123), stopped, None).to_vec()).unwrap()
         };
         assert_eq!(text(None), "event: beat\ndata: {\"at\":1800000000123,\"stopped\":false}\n\n");
         assert_eq!(

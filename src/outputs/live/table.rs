@@ -6,8 +6,10 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::Verdict;
 
+use crate::outputs::page::drill_of;
 use crate::outputs::page::pulse::Pulse;
 use crate::outputs::page::row::Row;
+
 use crate::outputs::page::stores;
 use crate::published::Published;
 
@@ -20,6 +22,8 @@ pub(crate) struct Table {
     tasks: Vec<Shown>,
     /// The part about the stores, as markup.
     stores: String,
+    /// What is said of the drill that runs.
+    drill: Option<String>,
 }
 
 /// The state of a task as it was sent.
@@ -59,6 +63,11 @@ impl Table {
         &self.stores
     }
 
+    /// What is said of the drill that runs.
+    pub(crate) fn drill(&self) -> Option<&str> {
+        self.drill.as_deref()
+    }
+
     pub(crate) fn get(&self, position: usize) -> Option<&Shown> {
         self.tasks.get(position)
     }
@@ -95,7 +104,7 @@ impl Table {
         let mut html = String::with_capacity(self.stores.len());
         stores::write(&mut html, published);
         changes.stores = html != self.stores;
-        self.stores = html;
+        (self.stores, self.drill) = (html, drill_of(published));
         (self.sequence, self.at) = (Some(snapshot.sequence), published.wall);
         changes
     }

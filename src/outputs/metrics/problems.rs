@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::problems::{Finding, Problem, Problems, Severity};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
-use lockwatch_judge::spec::RunsSpec;
+use lockwatch_judge::spec::{RunsSpec, TaskSpec};
 
 use super::labels::{HOLDER_SERIES_MAX, is_own_label};
 use super::reading::{Emit, Number, Seen};
@@ -14,13 +14,13 @@ use crate::text::identity::{escape, holder_label};
 /// Most series of `lockwatch_task_split_holder` for one task.
 const SPLIT_SERIES_MAX: usize = 10;
 /// The label that replaces the severity of a task's critical alerts.
-const SEVERITY: &str = "severity";
+pub(super) const SEVERITY: &str = "severity";
 /// Labels that these series have in addition to a task's own.
 const TAKEN: [&str; 2] = ["problem", SEVERITY];
 
 pub(super) fn clear(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
-    let labels = labels(seen.of);
-    let labels = refs(&[], severity_of(seen.of, Severity::Page), &labels);
+    let labels = labels(&seen.of.spec);
+    let labels = refs(&[], severity_of(&seen.of.spec, Severity::Page), &labels);
     emit(&labels, flag(seen.problems().clear));
 }
 
@@ -29,10 +29,10 @@ pub(super) fn problems(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
     if findings.is_empty() {
         return;
     }
-    let labels = labels(task);
+    let labels = labels(&task.spec);
     for (problem, finding) in findings {
         if let Some(number) = number(*finding) {
-            let severity = severity_of(task, problem.row().severity);
+            let severity = severity_of(&task.spec, problem.row().severity);
             emit(&refs(&[("problem", problem.name())], severity, &labels), number);
         }
     }
@@ -43,9 +43,9 @@ pub(super) fn events(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
     if events.is_empty() {
         return;
     }
-    let labels = labels(task);
+    let labels = labels(&task.spec);
     for (problem, age_ms) in events {
-        let severity = severity_of(task, problem.row().severity);
+        let severity = severity_of(&task.spec, problem.row().severity);
         let labels = refs(&[("problem", problem.name())], severity, &labels);
         emit(&labels, Number::Ms(*age_ms));
     }
@@ -111,8 +111,8 @@ pub(super) fn last_holder(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
 /// When the next run is late: what rules remember while agents are restarted.
 pub(super) fn run_due(seen: &Seen<'_, TaskView>, emit: &mut Emit<'_>) {
     if let Some(due) = due(seen.of, |instant| seen.when.wall_at(instant)) {
-        let labels = labels(seen.of);
-        let labels = refs(&[], severity_of(seen.of, Severity::Page), &labels);
+        let labels = labels(&seen.of.spec);
+        let labels = refs(&[], severity_of(&seen.of.spec, Severity::Page), &labels);
         emit(&labels, Number::SignedMs(due.0));
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
     if task.switch_key_seen != Some(false)
         && let Some(users) = task.wanting.users
     {
-        let labels = labels(task);
+        let labels = labels(&task.spec);
         let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, &**value)).collect();
         emit(&labels, Number::Count(users));
     }
@@ -175,9 +175,8 @@ fn number(finding: Finding) -> Option<Number> {
 }
 
 /// The severity of an alert of this task: its own label replaces that of pages.
-fn severity_of(task: &TaskView, severity: Severity) -> &str {
+pub(super) fn severity_of(task: &TaskSpec, severity: Severity) -> &str {
     let mut own = task
-        .spec
         .labels
         .iter()
         .filter(|(name, value)| severity.is_page() && &**name == SEVERITY && !value.is_empty());
@@ -185,9 +184,9 @@ fn severity_of(task: &TaskView, severity: Severity) -> &str {
 }
 
 /// The task's own labels.
-fn labels(task: &TaskView) -> Vec<(&str, Cow<'_, str>)> {
+pub(super) fn labels(task: &TaskSpec) -> Vec<(&str, Cow<'_, str>)> {
     let mut labels: Vec<(&str, Cow<'_, str>)> = Vec::new();
-    for (name, value) in &task.spec.labels {
+    for (name, value) in &task.labels {
         let is_new = !labels.iter().any(|(other, _)| *other == &**name);
         if is_new && !value.is_empty() && is_own_label(name) && !TAKEN.contains(&&**name) {
             labels.push((name, escape(value.as_bytes())));

@@ -393,11 +393,11 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_task_clear",
         help: "1 while there is fresh evidence against every critical problem of the task; else \
             0; see lockwatch_task_problem_seconds.",
-        source: OfTask(GaugesAt(&["severity", OWN_LABELS], problems::clear)) },
+        source: OfTask(GaugesAt(&["drill", "severity", OWN_LABELS], problems::clear)) },
     Metric { name: "lockwatch_task_problem_seconds",
         help: "A problem of the task: how long it has been active, 0 if there is evidence against \
             it; absent when unknown.",
-        source: OfTask(GaugesAt(&["problem", "severity", OWN_LABELS], problems::problems)) },
+        source: OfTask(GaugesAt(&["drill", "problem", "severity", OWN_LABELS], problems::problems)) },
     Metric { name: "lockwatch_task_event_age_seconds",
         help: "An event of the task within 15 minutes, and how long ago it was.",
         source: OfTask(GaugesAt(&["problem", "severity", OWN_LABELS], problems::events)) },

@@ -4,6 +4,7 @@
 const root = document.documentElement, page = root.dataset;
 const table = document.getElementById("tasks"), form = document.getElementById("filter");
 const connection = document.getElementById("connection"), asOf = document.getElementById("as-of");
+const drill = document.getElementById("drill");
 const SILENCE = 3000, HIDDEN = 5000, ANNOUNCE = 5000, REFETCH = 250, REDRAW = 10000, REFILL = 5000;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const byCodePoint = text => text.replace(/[\uD800-\uFFFF]/g, unit => {
@@ -395,6 +396,7 @@ function hear(text) {
   heard = { date: Date.now(), time: performance.now() };
   [pause, busy] = [0, false];
   learn(data.at);
+  write(drill, data.drill ?? "");
   if (fields.event === "beat") {
     stopped = data.stopped;
   } else {

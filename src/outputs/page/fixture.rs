@@ -31,7 +31,13 @@ pub(super) fn published(at: u64) -> Published {
         stores: Vec::new(),
     };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
-    Published { snapshot, wall, made: Instant::now(), patterns: std::sync::Arc::default() }
+    Published {
+        snapshot,
+        wall,
+        made: Instant::now(),
+        patterns: std::sync::Arc::default(),
+        drill: None,
+    }
 }
 
 /// The rule of this name.

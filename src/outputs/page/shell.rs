@@ -3,9 +3,15 @@
 use std::fmt::Write as _;
 
 use super::html::{Exact, Text};
+use crate::outputs::{describe, json};
 use crate::paths;
 use crate::published::Published;
 use crate::text::instants::rfc3339;
+
+/// What is said of the drill that runs.
+pub(crate) fn drill_of(published: &Published) -> Option<String> {
+    published.drill.as_deref().map(|drill| describe::drill(&json::drill(drill)))
+}
 
 /// The agent around a page.
 #[derive(Clone, Copy)]
@@ -78,8 +84,10 @@ impl Shell<'_> {
         let sentence = self.around.stopped.unwrap_or_default();
         let _ = write!(
             html,
-            "<p id=\"connection\" role=\"status\" aria-live=\"polite\">{}</p></header>",
-            Text(sentence)
+            "<p id=\"connection\" role=\"status\" aria-live=\"polite\">{}</p>\
+             <p id=\"drill\" role=\"status\" aria-live=\"polite\">{}</p></header>",
+            Text(sentence),
+            Text(&drill_of(self.published).unwrap_or_default())
         );
         html
     }

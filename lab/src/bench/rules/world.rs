@@ -93,7 +93,13 @@ impl World {
     pub(super) fn published(&mut self) -> Arc<Published> {
         let wall = AgentWall(self.server_time().ms());
         let snapshot = self.state.snapshot(self.received());
-        Arc::new(Published { snapshot, wall, made: Instant::now(), patterns: Arc::default() })
+        Arc::new(Published {
+            snapshot,
+            wall,
+            made: Instant::now(),
+            patterns: Arc::default(),
+            drill: None,
+        })
     }
 
     /// When the newest replies came.

@@ -332,6 +332,8 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::Switched { user, on } => {
             ("switched", vec![String::from_utf8_lossy(user).into_owned(), on.to_string()])
         }
+        EventKind::DrillBegan { .. } => ("drill_began", Vec::new()),
+        EventKind::DrillEnded { why, .. } => ("drill_ended", vec![why.name().to_owned()]),
         EventKind::SwitchUndecodable { user, .. } => ("switch_undecodable", vec![text(user)]),
         EventKind::SwitchKeyMissing => ("switch_key_missing", Vec::new()),
         EventKind::ProgressMissing { why } => {
