@@ -13,6 +13,7 @@ use crate::commands::agent::{RunArguments, RunOptions};
 use crate::commands::check_config::{ChainArguments, CheckOptions, TimingSources};
 use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
+use crate::commands::drill::DrillOptions;
 use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
@@ -34,6 +35,8 @@ pub enum Invocation {
     Status(StatusOptions),
     /// Explain why a task has its verdict.
     Explain(ExplainOptions),
+    /// Try the way of an alert.
+    Drill(DrillOptions),
     /// Set or show users' switches.
     Want(WantOptions),
     /// Play a recording.
@@ -113,6 +116,7 @@ where
         Some(Command::Acl(acl)) => Ok(Invocation::Acl(acl)),
         Some(Command::Status(status)) => Ok(Invocation::Status(status)),
         Some(Command::Explain(explain)) => Ok(Invocation::Explain(explain)),
+        Some(Command::Drill(drill)) => Ok(Invocation::Drill(drill)),
         Some(Command::Want(want)) => Ok(Invocation::Want(want)),
         Some(Command::Replay(replay)) => Ok(Invocation::Replay(replay)),
         Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover)),

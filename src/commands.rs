@@ -7,6 +7,7 @@ pub mod check_config;
 pub mod completions;
 pub mod demo;
 pub mod discover;
+pub mod drill;
 pub mod explain;
 pub mod guard;
 pub mod man;

@@ -16,7 +16,7 @@ pub enum Exit {
     Warning,
     /// `status`: a problem that wakes somebody.
     Critical,
-    /// `status` and `explain`: nothing is known. Monitoring plugins use the same number.
+    /// `status`, `explain` and `drill`: it is not known. Monitoring plugins use the same number.
     Unknown,
     /// `guard` and `fence`: what [`Exit::Usage`] is to other commands. `EX_USAGE` of `sysexits.h`:
     /// a script may well end with 2 itself.
@@ -105,6 +105,16 @@ const EXPLAIN: &[Case] = &[
     ),
 ];
 
+const DRILL: &[Case] = &[
+    (Some(Exit::Success), "a notification was delivered"),
+    (Some(Exit::Failure), "a hop failed, or the drill was refused or interrupted"),
+    (Some(Exit::Usage), "the command line is wrong, or there is no such task"),
+    (
+        Some(Exit::Unknown),
+        "Alertmanager accepted the alert, and whether it was delivered is not seen",
+    ),
+];
+
 const WANT: &[Case] = &[
     (Some(Exit::Success), "the switch is as requested, or was before; `status` was shown"),
     (
@@ -155,6 +165,7 @@ pub fn of(command: &str) -> &'static [Case] {
     match command {
         "status" => STATUS,
         "explain" => EXPLAIN,
+        "drill" => DRILL,
         "want" => WANT,
         "guard" => GUARD,
         "fence" => FENCE,

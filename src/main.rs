@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use lockwatch::cli::{self, Invocation};
 use lockwatch::commands::agent::{self, RunOptions};
 use lockwatch::commands::{
-    acl, check_config, completions, demo, discover, explain, guard, man, replay, status, want,
+    acl, check_config, completions, demo, discover, drill, explain, guard, man, replay, status,
+    want,
 };
 use lockwatch::config::ConfigErrors;
 use lockwatch::exit::Exit;
@@ -61,6 +62,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         Invocation::Acl(options) => acl::run(&options),
         Invocation::Status(options) => block_on(status::run(options)),
         Invocation::Explain(options) => block_on(explain::run(options)),
+        Invocation::Drill(options) => block_on(drill::run(options)),
         Invocation::Want(options) => block_on(want::run(options)),
         Invocation::Replay(options) => block_on(replay::run(options)),
         Invocation::Discover(options) => block_on(discover::run(options)),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::answer::{Dated, get, json, nullable};
 use super::exposition::{Labels, samples};
-use super::{Dated, Trouble, get, json, nullable};
-use crate::http::client::Server;
+use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
 
 /// An Alertmanager as it is reached.

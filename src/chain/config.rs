@@ -331,14 +331,20 @@ impl InhibitRule {
         source: impl Fn(&str) -> &'a str,
         target: impl Fn(&str) -> &'a str,
     ) -> bool {
-        let all = |matchers: &[Matcher], alert: &dyn Fn(&str) -> &'a str| {
-            !matchers.is_empty() && matchers.iter().all(|it| it.matches(alert(it.label())))
-        };
-        all(&self.source, &source)
-            && all(&self.target, &target)
+        fits(&self.source, &source)
+            && fits(&self.target, &target)
             && self.equal.iter().all(|name| source(name) == target(name))
-            && !(all(&self.source, &target) && all(&self.target, &source))
+            && !(fits(&self.source, &target) && fits(&self.target, &source))
     }
+
+    /// Whether an alert mutes others: those with which these labels are equal.
+    pub fn mutes_others<'a>(&self, source: impl Fn(&str) -> &'a str) -> Option<&[String]> {
+        fits(&self.source, &source).then_some(&self.equal)
+    }
+}
+
+fn fits<'a>(matchers: &[Matcher], alert: &impl Fn(&str) -> &'a str) -> bool {
+    !matchers.is_empty() && matchers.iter().all(|it| it.matches(alert(it.label())))
 }
 
 impl Program {

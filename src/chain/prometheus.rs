@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::answer::{Dated, get, no_answer, nullable};
 use super::exposition::{Labels, Sample, samples};
-use super::{Dated, Trouble, get, no_answer, nullable};
-use crate::http::client::Server;
+use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
 
 /// A Prometheus as it is reached.

@@ -1,5 +1,7 @@
 use super::alertmanager::sent;
+use super::answer::no_answer;
 use super::*;
+use crate::http::client::Answer;
 
 fn answer(status: u16, body: &'static str) -> Answer {
     Answer { status, body: body.into(), ..Answer::default() }

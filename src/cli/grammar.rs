@@ -10,6 +10,7 @@ use crate::commands::agent::RunArguments;
 use crate::commands::check_config::CheckOptions;
 use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
+use crate::commands::drill::DrillOptions;
 use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
@@ -33,6 +34,10 @@ const STATUS_EXAMPLES: &str = "
 const EXPLAIN_EXAMPLES: &str = "
   lockwatch explain outbound
   lockwatch explain outbound --once --config.file lockwatch.yml   # without an agent";
+const DRILL_EXAMPLES: &str = "
+  lockwatch drill outbound --prometheus.url http://10.0.0.9:9090
+  lockwatch drill --all-routes   # each set of labels that tasks have
+  lockwatch drill --stop         # whatever drill this agent runs";
 const WANT_EXAMPLES: &str = "
   lockwatch want outbound on --user anna
   lockwatch want outbound status         # who wants it; writes nothing";
@@ -104,6 +109,9 @@ pub(super) enum Command {
     /// Explain why a task has its verdict
     #[command(after_help = after("explain", EXPLAIN_EXAMPLES, ""))]
     Explain(ExplainOptions),
+    /// Try the way of an alert to a person, with a synthetic task, and say what fails
+    #[command(after_help = after("drill", DRILL_EXAMPLES, ENVIRONMENT))]
+    Drill(DrillOptions),
     /// Switch a task on or off for one user, or show who wants it
     #[command(after_help = after("want", WANT_EXAMPLES, ""))]
     Want(WantOptions),

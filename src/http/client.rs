@@ -1,20 +1,22 @@
 //! A minimal HTTP client, with which the commands query the agent, Prometheus and Alertmanager.
 
+mod answer;
 mod refusal;
 mod server;
 mod tls;
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::{HeaderMap, Method, Request, Uri, header};
+use hyper::{Method, Request, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+pub use answer::Answer;
 pub use refusal::Trouble;
 pub use server::{Header, Login, Server};
 
@@ -25,19 +27,6 @@ use crate::text::terminal::safe;
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a connection that failed may take to say why.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
-
-/// A response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// The body.
-    pub body: Bytes,
-    /// Where a redirect leads.
-    pub location: Option<String>,
-    /// The server's wall clock, in seconds since the Unix epoch.
-    pub date: Option<u64>,
-}
 
 impl Server {
     /// Requests `path`, which is already escaped.
@@ -168,20 +157,6 @@ impl Server {
             }
             Ok(error) => (*error).into(),
             Err(error) => anyhow::Error::from_boxed(error),
-        }
-    }
-}
-
-impl Answer {
-    fn of(status: u16, headers: &HeaderMap) -> Answer {
-        let text = |name| headers.get(name)?.to_str().ok();
-        let date = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
-        let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
-        Answer {
-            status,
-            body: Bytes::new(),
-            location: text(header::LOCATION).map(str::to_owned),
-            date: since.map(|since| since.as_secs()),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Answer, Login, Server};
+use super::answer::Answer;
+use super::server::{Login, Server};
 use crate::text::terminal::safe;
 
 /// Why a server did not give what was asked for; safe to show.

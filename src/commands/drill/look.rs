@@ -1,0 +1,76 @@
+//! Asks Prometheus and Alertmanager for what the next hop needs.
+
+use super::alertmanager::AlertmanagerLook;
+use super::hop::Hop;
+use super::prometheus::{AGENTS, Drilled, PrometheusLook};
+use crate::chain::{Alertmanager, Prometheus, Sample, Trouble};
+
+/// Of so many silences, who made them is asked.
+const SILENCES_MAX: usize = 3;
+
+/// What a Prometheus shows for a hop that was not passed yet.
+pub(super) async fn at_prometheus(
+    prometheus: &Prometheus,
+    drilled: &Drilled,
+    hop: Hop,
+) -> Result<PrometheusLook, Trouble> {
+    let mut look = PrometheusLook::default();
+    if hop == Hop::Scraped {
+        look.mine = query(prometheus, &drilled.agent_query()).await?;
+        if look.mine.is_empty() {
+            look.agents = query(prometheus, AGENTS).await?;
+        }
+        look.targets = prometheus.targets().await?;
+    } else {
+        look.alerts = prometheus.alerts().await?;
+    }
+    if hop <= Hop::Firing || look.alerts.is_none() {
+        look.series = query(prometheus, &drilled.series_query()).await?;
+    }
+    if matches!(hop, Hop::Rule | Hop::Firing) {
+        look.groups = prometheus.groups().await?;
+    }
+    if hop == Hop::Alertmanager {
+        look.notified = prometheus.alertmanagers().await?;
+        // Without its own metrics there is a deadline, too.
+        look.refused = prometheus.notification_errors().await.unwrap_or_default();
+    }
+    Ok(look)
+}
+
+/// What an expression gives.
+pub(super) async fn query(
+    prometheus: &Prometheus,
+    expression: &str,
+) -> Result<Vec<Sample>, Trouble> {
+    prometheus.query(expression).await?.ok_or_else(|| {
+        Trouble::new(
+            "it answers no queries (404)",
+            "see that --prometheus.url has its path prefix, as in http://mimir/prometheus",
+        )
+        .of(&prometheus.server)
+    })
+}
+
+/// What an Alertmanager shows.
+pub(super) async fn at_alertmanager(
+    alertmanager: &Alertmanager,
+    drilled: &Drilled,
+) -> Result<AlertmanagerLook, Trouble> {
+    let groups = alertmanager.groups().await?.ok_or_else(|| {
+        Trouble::new(
+            "it has no API of Alertmanager (404)",
+            "see that --alertmanager.url has its path prefix, as in http://mimir/alertmanager",
+        )
+        .of(&alertmanager.server)
+    })?;
+    let mut look = AlertmanagerLook { groups, ..AlertmanagerLook::default() };
+    // Who may not read its metrics may follow the alert all the same.
+    look.counted = alertmanager.sent().await.unwrap_or(None);
+    let alerts = look.found(drilled).map(|(_, alert)| alert);
+    let ids: Vec<String> = alerts.flat_map(|alert| alert.status.silenced_by.clone()).collect();
+    for id in ids.iter().take(SILENCES_MAX) {
+        look.silences.extend(alertmanager.silence(id).await?);
+    }
+    Ok(look)
+}

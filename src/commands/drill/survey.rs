@@ -1,0 +1,311 @@
+//! What is known of the chain before a drill begins.
+
+use serde_yaml::Value;
+
+use super::alertmanager::{Known, no_alertmanager};
+use super::hop::{Hop, Step, listed};
+use super::look::{at_alertmanager, query};
+use super::machine::{Pace, Replica, notified_ms};
+use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
+use crate::chain::config::{AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig};
+use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
+use crate::config::{AGENT_LABELS, parse_yaml};
+use crate::text::durations::{duration_text, parse_duration_ms};
+
+/// The rules that this version ships.
+const SHIPPED: &str = include_str!("../../../alerts/lockwatch.rules.yml");
+/// A drill lasts at most so long.
+const DRILL_MS_MAX: u64 = 900_000;
+/// How long it lasts at most after everything should have happened.
+const REST_MS: u64 = 60_000;
+/// By how much clocks may differ.
+const CLOCKS_S_MAX: u64 = 60;
+/// How long Alertmanager may take to process an alert, with the time until it is seen.
+const RECEIVED_MS: u64 = 20_000;
+
+/// The chain, as it is before a drill.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Survey {
+    /// Those that answer, in the same order as `replicas`.
+    pub(super) prometheus: Vec<Prometheus>,
+    /// What was found of each.
+    pub(super) replicas: Vec<Replica>,
+    /// Those that Prometheus notifies, or that were named.
+    pub(super) alertmanagers: Vec<Alertmanager>,
+    /// What was found of each.
+    pub(super) known: Vec<Known>,
+    /// What is wrong, and does not keep a drill from its way.
+    pub(super) warnings: Vec<String>,
+    /// What should keep it from beginning.
+    pub(super) doubts: Vec<String>,
+    /// The labels that Prometheus adds to alerts.
+    pub(super) added: Labels,
+    paces: Vec<Pace>,
+}
+
+/// Why there should be no drill: at which hop it would end.
+pub(super) type Hopeless = (Hop, Trouble);
+
+impl Survey {
+    /// Asks all of them. `now_s`: the wall clock of this machine.
+    pub(super) async fn make(
+        drilled: &Drilled,
+        servers: Vec<Prometheus>,
+        named: Vec<Alertmanager>,
+        now_s: u64,
+    ) -> Result<Survey, Hopeless> {
+        let mut survey = Survey::default();
+        let mut notified = Alertmanagers::default();
+        let mut says_whom = false;
+        let mut failed = Vec::new();
+        for server in servers {
+            match survey.prometheus(drilled, &server, now_s).await {
+                Ok(found) => {
+                    survey.prometheus.push(server);
+                    says_whom |= found.is_some();
+                    let found = found.unwrap_or_default();
+                    notified.active_alertmanagers.extend(found.active_alertmanagers);
+                    notified.dropped_alertmanagers.extend(found.dropped_alertmanagers);
+                }
+                Err(hopeless) => failed.push(hopeless),
+            }
+        }
+        if survey.prometheus.is_empty() {
+            let last = failed.into_iter().max_by_key(|(hop, _)| *hop);
+            return Err(last.unwrap_or((Hop::Scraped, Trouble::default())));
+        }
+        survey.warnings.extend(failed.iter().map(|(_, trouble)| trouble.to_string()));
+        if says_whom
+            && notified.active_alertmanagers.is_empty()
+            && let Step::Failed(trouble) = no_alertmanager(&notified)
+        {
+            return Err((Hop::Alertmanager, trouble));
+        }
+        survey.alertmanagers(drilled, named, &notified, now_s).await?;
+        survey.too_slow()?;
+        Ok(survey)
+    }
+
+    async fn prometheus(
+        &mut self,
+        drilled: &Drilled,
+        server: &Prometheus,
+        now_s: u64,
+    ) -> Result<Option<Alertmanagers>, Hopeless> {
+        let at = |hop| move |trouble| (hop, trouble);
+        let shown = server.server.shown();
+        let version = server.version().await.map_err(at(Hop::Scraped))?;
+        self.clock(&shown, version.and_then(|version| version.date), now_s);
+        let mut look = PrometheusLook {
+            mine: query(server, &drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
+            agents: query(server, prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
+            targets: server.targets().await.map_err(at(Hop::Scraped))?,
+            groups: server.groups().await.map_err(at(Hop::Rule))?,
+            ..PrometheusLook::default()
+        };
+        let of = |hop, step| match step {
+            Step::Failed(trouble) => Err((hop, trouble.of(&server.server))),
+            _ => Ok(()),
+        };
+        of(Hop::Scraped, scraped(drilled, &look, 0, false))?;
+        of(Hop::Rule, recorded(drilled, &look, false))?;
+        self.rules(&shown, &look);
+        let config = server.config().await.map_err(at(Hop::Scraped))?;
+        let config = config.and_then(|text| parse_yaml(&text, "Prometheus' configuration").ok());
+        let age = query(server, &format!("time() - timestamp({RULES})")).await;
+        let age = age.map_err(at(Hop::Rule))?.first().map_or(0.0, |sample| sample.value);
+        let pace = pace(&look, config.as_ref(), age);
+        self.paces.push(pace);
+        self.replicas.push(Replica::new(server.server.url.clone(), pace));
+        self.added.extend(external_labels(config.as_ref()));
+        if let Some(target) = look.target() {
+            let site = target.labels.iter().filter(|(name, _)| !AGENT_LABELS.contains(&&***name));
+            self.added.extend(site.map(|(name, value)| (name.clone(), value.clone())));
+        }
+        look.notified = server.alertmanagers().await.map_err(at(Hop::Alertmanager))?;
+        Ok(look.notified)
+    }
+
+    /// Which rules are loaded.
+    fn rules(&mut self, shown: &str, look: &PrometheusLook) {
+        let rules = || look.groups.iter().flatten().flat_map(|group| &group.rules);
+        match rules().find(|rule| rule.name == RULES) {
+            _ if look.groups.is_none() => {}
+            None => self.doubts.push(format!(
+                "{shown} has rules of an older lockwatch: its alert would not say that it is a \
+                 drill, and would be remembered; load lockwatch.rules.yml of this version"
+            )),
+            Some(rule) if rule.labels.get("rules").map(String::as_str) != shipped_rules() => {
+                self.warnings
+                    .push(format!("{shown} has other rules than this version of lockwatch ships"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn clock(&mut self, shown: &str, date: Option<u64>, now_s: u64) {
+        let differs_s = date.map_or(0, |date| date.abs_diff(now_s));
+        if differs_s > CLOCKS_S_MAX {
+            self.warnings.push(format!(
+                "the clock of {shown} differs from this machine's by {}: Prometheus and \
+                 Alertmanager must agree on when an alert ends",
+                duration_text(differs_s * 1000)
+            ));
+        }
+    }
+
+    async fn alertmanagers(
+        &mut self,
+        drilled: &Drilled,
+        named: Vec<Alertmanager>,
+        notified: &Alertmanagers,
+        now_s: u64,
+    ) -> Result<(), Hopeless> {
+        if named.is_empty() {
+            return Err((
+                Hop::Alertmanager,
+                Trouble::new(
+                    "Prometheus does not say which Alertmanager it notifies",
+                    "name it with --alertmanager.url",
+                ),
+            ));
+        }
+        let mut troubles = Vec::new();
+        for server in named {
+            let known = self.alertmanager(drilled, &server, now_s).await;
+            troubles.extend(known.trouble.clone());
+            self.known.push(known);
+            self.alertmanagers.push(server);
+        }
+        let all_listed =
+            listed(notified.active_alertmanagers.iter().map(|it| without_api_path(&it.url)));
+        if let [first, ..] = &troubles[..]
+            && troubles.len() == self.known.len()
+        {
+            let saw = listed(troubles.iter().map(|trouble| &trouble.saw));
+            let saw = format!("{saw} (Prometheus notifies {all_listed})");
+            return Err((Hop::Alertmanager, Trouble { saw, remedy: first.remedy.clone() }));
+        }
+        self.warnings.extend(troubles.iter().map(Trouble::to_string));
+        Ok(())
+    }
+
+    async fn alertmanager(
+        &mut self,
+        drilled: &Drilled,
+        server: &Alertmanager,
+        now_s: u64,
+    ) -> Known {
+        let shown = server.server.shown();
+        let mut known = Known { url: server.server.url.clone(), ..Known::default() };
+        let status = match server.status().await {
+            Ok(status) => status,
+            Err(trouble) => return Known { trouble: Some(trouble), ..known },
+        };
+        if let Some(status) = status {
+            self.clock(&shown, status.date, now_s);
+            let config = parse_yaml(&status.value.config, "its configuration");
+            let config = config.map_err(|error| error.to_string());
+            match config.and_then(|config| AlertmanagerConfig::read(&config)) {
+                Ok(config) => known.config = Some(config),
+                Err(why) => self.warnings.push(format!("the configuration of {shown} {why}")),
+            }
+        }
+        match at_alertmanager(server, drilled).await {
+            Ok(look) => (known.before, known.look) = (look.counted.clone(), Some(look)),
+            Err(trouble) => known.trouble = Some(trouble),
+        }
+        known
+    }
+
+    /// A drill that cannot end in time is none.
+    fn too_slow(&self) -> Result<(), Hopeless> {
+        let wait_ms = self.group_wait_ms();
+        for pace in &self.paces {
+            if pace.to_alert_ms() + wait_ms + REST_MS <= DRILL_MS_MAX {
+                continue;
+            }
+            let (hop, what, ms) = [
+                (Hop::Scraped, "it scrapes the agent each", pace.scrape_ms),
+                (Hop::Rule, "it evaluates the rules each", pace.evaluation_ms),
+                (Hop::Rule, "its rules look into the past by", pace.offset_ms),
+                (Hop::Firing, "its rule waits for", pace.for_ms),
+                (Hop::Notified, "Alertmanager waits for a group for", wait_ms),
+            ]
+            .into_iter()
+            .max_by_key(|(.., ms)| *ms)
+            .unwrap_or((Hop::Scraped, "", 0));
+            return Err((
+                hop,
+                Trouble::new(
+                    format!("{what} {}, and a drill lasts for 15m at most", duration_text(ms)),
+                    "make it shorter: prometheus-example.yml and alertmanager-example.yml have what \
+                     a page needs",
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The longest one of routes that notify somebody.
+    fn group_wait_ms(&self) -> u64 {
+        let configs = self.known.iter().filter_map(|known| known.config.as_ref());
+        configs
+            .flat_map(AlertmanagerConfig::notifying)
+            .map(|it| it.group_wait_ms)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// How long a drill may last.
+    pub(super) fn lasts_ms(&self) -> u64 {
+        let pace_ms = self.paces.iter().map(|pace| pace.most_ms()).max().unwrap_or(0);
+        let notified_ms = notified_ms(self.group_wait_ms(), self.known.len());
+        (pace_ms + RECEIVED_MS + notified_ms + REST_MS).min(DRILL_MS_MAX)
+    }
+}
+
+/// How fast a Prometheus is. `age_s`: how old the newest sample of a rule is.
+fn pace(look: &PrometheusLook, config: Option<&Value>, age_s: f64) -> Pace {
+    let config = config.and_then(|config| PrometheusConfig::read(config).ok());
+    let config = config.as_ref();
+    let of_target = look.target().and_then(|it| parse_duration_ms(&it.scrape_interval).ok());
+    let of_jobs = config.and_then(|config| {
+        let jobs = config.of_lockwatch().filter_map(|job| job.scrape_interval_ms);
+        jobs.max().or(config.scrape_interval_ms)
+    });
+    let group = look.group();
+    let rule = group.and_then(|group| group.rules.iter().find(|rule| is_the_alert(rule)));
+    let evaluation_ms = group.map_or(INTERVAL_DEFAULT_MS, |group| ms(group.interval));
+    // The sample is at least as old as the rules look into the past.
+    let seen_ms = ms(age_s).saturating_sub(evaluation_ms);
+    Pace {
+        scrape_ms: of_target.or(of_jobs).unwrap_or(INTERVAL_DEFAULT_MS),
+        evaluation_ms,
+        offset_ms: config.map_or(0, |config| config.rule_query_offset_ms).max(seen_ms),
+        for_ms: rule.map_or(0, |rule| ms(rule.duration)),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates, and more than a day is too long anyhow"
+)]
+fn ms(seconds: f64) -> u64 {
+    (seconds * 1000.0).clamp(0.0, 86_400_000.0) as u64
+}
+
+fn external_labels(config: Option<&Value>) -> Labels {
+    let labels =
+        config.and_then(|config| config.get("global")?.get("external_labels")?.as_mapping());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let labels = labels.into_iter().flatten();
+    labels.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// What the rules that this version ships say of themselves.
+fn shipped_rules() -> Option<&'static str> {
+    let (_, after) = SHIPPED.split_once(RULES)?;
+    after.split_once("rules: \"")?.1.split('"').next()
+}
