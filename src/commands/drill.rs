@@ -94,6 +94,13 @@ pub async fn run(options: DrillOptions) -> anyhow::Result<ExitCode> {
         options.alertmanager.warning(),
     ];
     warnings.iter().flatten().for_each(|warning| eprintln!("warning: {warning}"));
+    if options.alertmanager_urls.is_empty() && options.alertmanager != Access::default() {
+        eprintln!(
+            "lockwatch: --alertmanager.* needs --alertmanager.url: those that Prometheus names are \
+             asked without a login"
+        );
+        return Ok(Exit::Usage.into());
+    }
     let agent = Agent::new(&options.agent)?;
     let mut command = Command { options, agent, stop: Stop::listen()?, print: Printer::new() };
     let exit = match command.options.stop {
@@ -270,6 +277,8 @@ impl Command {
         let (agent, url) = (&self.agent, &options.agent.agent_url);
         let now_s = u64::try_from(Clock::start().wall().0 / 1000).unwrap_or(0);
         let survey = async {
+            // Whether it may begin is said when it is to.
+            agent.present().await.map_err(|trouble| (Hop::Agent, trouble))?;
             let agent_started = agent.started().await.map_err(|trouble| (Hop::Agent, trouble))?;
             if named.is_empty() {
                 named = found(&servers).await;

@@ -35,8 +35,15 @@ impl Agent {
 
     /// The drill that runs.
     pub(super) async fn present(&self) -> Result<Option<Drill>, Trouble> {
-        let present = self.read(self.server.get(paths::DRILL, PATIENCE).await);
-        present.map(|PresentDrill { drill }| drill)
+        let answer = self.server.get(paths::DRILL, PATIENCE).await;
+        if answer.as_ref().is_ok_and(|answer| answer.status == 404) {
+            let trouble = Trouble::new(
+                "it knows no drills",
+                "update it: it is older than this command, or no agent of lockwatch",
+            );
+            return Err(trouble.of(&self.server));
+        }
+        self.read(answer).map(|PresentDrill { drill }| drill)
     }
 
     pub(super) async fn begin(&self, start: &StartDrill) -> Result<Drill, Trouble> {

@@ -21,6 +21,7 @@ pub(super) struct Before {
 pub(super) fn before(alert: &Labels, all: &[Known], lasts: &str) -> Before {
     let mut before = Before::default();
     for known in all {
+        before.earlier(alert, known);
         before.groups(alert, known);
         before.inhibitions(alert, known, lasts);
     }
@@ -37,6 +38,23 @@ fn value<'a>(labels: &'a Labels, name: &str) -> &'a str {
 }
 
 impl Before {
+    /// It could not be distinguished from the new one.
+    fn earlier(&mut self, alert: &Labels, known: &Known) {
+        let groups = known.look.iter().flat_map(|look| &look.groups);
+        let is_same = |other: &ReceivedAlert| {
+            ["alertname", "drill"]
+                .iter()
+                .all(|name| value(&other.labels, name) == value(alert, name))
+        };
+        if groups.flat_map(|group| &group.alerts).any(is_same) {
+            self.refusals.push(format!(
+                "the alert of an earlier drill of {} has not ended at {}",
+                value(alert, "drill"),
+                known.url
+            ));
+        }
+    }
+
     fn groups(&mut self, alert: &Labels, known: &Known) {
         let Some(config) = &known.config else { return };
         let apart = |route: &&RouteConfig| !route.groups_by("drill");

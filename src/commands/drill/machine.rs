@@ -131,7 +131,7 @@ impl Replica {
             pace,
             hop: Hop::Scraped,
             since_ms: 0,
-            last: Ok(Box::default()),
+            last: Err(unasked()),
             newest_scrape: 0.0,
             scrapes: 0,
             failed: None,
@@ -171,18 +171,24 @@ impl Replica {
             Err(trouble) if late => return Step::Failed(trouble.clone()),
             Err(_) => return Step::Wait,
         };
-        match self.hop {
+        let step = match self.hop {
             Hop::Scraped => prometheus::scraped(drilled, look, self.scrapes, late),
             Hop::Rule => prometheus::recorded(drilled, look, late),
             Hop::Firing => prometheus::firing(drilled, look, late),
             _ => Step::Wait,
+        };
+        match step {
+            Step::Failed(Trouble { saw, remedy }) => {
+                Step::failed(format!("Prometheus at {}: {saw}", self.url), remedy)
+            }
+            step => step,
         }
     }
 }
 
-/// What is known of one that has not answered since the drill was stopped.
+/// What is known of one that has not answered what it is asked now.
 fn unasked() -> Trouble {
-    Trouble::new("there was no answer since the drill was stopped", "see its log")
+    Trouble::new("there was no answer in that time", "see whether it has too much to do")
 }
 
 /// A drill that is followed.
@@ -349,35 +355,34 @@ impl Machine {
 
     /// Each Prometheus on its own way; the drill is as far as the first of them.
     fn follow_replicas(&mut self, at_ms: u64, said: &mut Vec<Said>) {
+        let are_several = self.replicas.len() > 1;
         for index in 0..self.replicas.len() {
-            while let Some(replica) = self.replicas.get_mut(index)
-                && replica.failed.is_none()
-                && replica.hop <= Hop::Firing
-            {
-                let (hop, next) = match replica.hop {
-                    Hop::Scraped => (Hop::Scraped, Hop::Rule),
-                    Hop::Rule => (Hop::Rule, Hop::Firing),
-                    hop => (hop, Hop::Alertmanager),
-                };
-                let url = replica.url.clone();
-                match replica.step(&self.drilled, at_ms) {
-                    Step::Wait | Step::Unseen(_) => break,
-                    Step::Passed(words) => {
-                        (replica.hop, replica.since_ms) = (next, at_ms);
-                        if self.hop == hop {
-                            let words = if self.replicas.len() > 1 {
-                                format!("{words}, by {url}")
-                            } else {
-                                words
-                            };
-                            self.pass(next, at_ms, words, said);
-                        }
+            let Some(replica) = self.replicas.get_mut(index) else { return };
+            let next = match replica.hop {
+                _ if replica.failed.is_some() => continue,
+                Hop::Scraped => Hop::Rule,
+                Hop::Rule => Hop::Firing,
+                Hop::Firing => Hop::Alertmanager,
+                _ => continue,
+            };
+            let hop = replica.hop;
+            match replica.step(&self.drilled, at_ms) {
+                Step::Wait | Step::Unseen(_) => {}
+                Step::Passed(mut words) => {
+                    (replica.hop, replica.since_ms) = (next, at_ms);
+                    // It was not asked for what the next hop needs.
+                    replica.last = Err(unasked());
+                    if are_several {
+                        words += &format!(", by {}", replica.url);
                     }
-                    Step::Failed(why) => {
-                        replica.failed = Some((hop, why.clone()));
-                        if self.replicas.len() > 1 {
-                            self.warn(format!("Prometheus at {url}: {why}"), said);
-                        }
+                    if self.hop == hop {
+                        self.pass(next, at_ms, words, said);
+                    }
+                }
+                Step::Failed(why) => {
+                    replica.failed = Some((hop, why.clone()));
+                    if are_several {
+                        self.warn(why.to_string(), said);
                     }
                 }
             }

@@ -7,13 +7,12 @@ use super::hop::{Hop, Step, listed};
 use super::look::{at_alertmanager, query};
 use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
+use crate::alerts::{RULES as SHIPPED, stated_version};
 use crate::chain::config::{AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig};
 use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
 use crate::config::{AGENT_LABELS, parse_yaml};
 use crate::text::durations::{duration_text, parse_duration_ms};
 
-/// The rules that this version ships.
-const SHIPPED: &str = include_str!("../../../alerts/lockwatch.rules.yml");
 /// A drill lasts at most so long.
 const DRILL_MS_MAX: u64 = 900_000;
 /// How long it lasts at most after everything should have happened.
@@ -135,7 +134,9 @@ impl Survey {
                 "{shown} has rules of an older lockwatch: its alert would not say that it is a \
                  drill, and would be remembered; load lockwatch.rules.yml of this version"
             )),
-            Some(rule) if rule.labels.get("rules").map(String::as_str) != shipped_rules() => {
+            Some(rule)
+                if rule.labels.get("rules").map(String::as_str) != stated_version(SHIPPED) =>
+            {
                 self.warnings
                     .push(format!("{shown} has other rules than this version of lockwatch ships"));
             }
@@ -302,10 +303,4 @@ fn external_labels(config: Option<&Value>) -> Labels {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let labels = labels.into_iter().flatten();
     labels.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
-}
-
-/// What the rules that this version ships say of themselves.
-fn shipped_rules() -> Option<&'static str> {
-    let (_, after) = SHIPPED.split_once(RULES)?;
-    after.split_once("rules: \"")?.1.split('"').next()
 }

@@ -258,7 +258,10 @@ const BROKEN: &[Broken] = &[
         remedy: "the address of one agent",
     },
     Broken {
-        change: |it| it.ended = true,
+        change: |it| {
+            it.ended = true;
+            it.series.clear();
+        },
         hop: Hop::Scraped,
         within_s: 30,
         saw: "not renewed",
@@ -629,7 +632,9 @@ fn counters_that_rise_for_a_moment_are_looked_at_twice() {
     let failing = Sent { begun: 1.0, requests: 1.0, requests_failed: 1.0, failed: 0.0 };
     let failing = World { sent: Some(failing), ..World::right() };
     machine.take(0, Seen::Metrics(Ok(true)));
-    machine.take(0, Seen::Prometheus(0, world.look(0)));
+    for _ in 0..3 {
+        machine.take(0, Seen::Prometheus(0, world.look(0)));
+    }
     machine.take(0, Seen::Alertmanager(0, Ok(world.received())));
     assert_eq!((machine.hop(), machine.outcome()), (Hop::Notified, None));
     // The request was counted, and that it failed was not yet.
@@ -671,7 +676,8 @@ fn two_replicas_are_one_way() {
     machine.take(0, Seen::Metrics(Ok(true)));
     let lost = Trouble::new("it cannot be reached", "see that it runs");
     machine.take(0, Seen::Prometheus(0, Err(lost)));
-    let said = machine.take(0, Seen::Prometheus(1, world.look(0)));
+    let said: Vec<Said> =
+        (0..3).flat_map(|_| machine.take(0, Seen::Prometheus(1, world.look(0)))).collect();
     assert_eq!(machine.hop(), Hop::Alertmanager);
     assert!(
         matches!(&said[0], Said::Passed(Hop::Scraped, words) if words.ends_with("by http://q"))

@@ -289,15 +289,6 @@ impl Stage {
             "alerting" if command.contains(" DEL \"$PAUSE_KEY\"") => {
                 self.expect("no pause", |page| page.of(TASK, "task_paused") == Some(0.0));
             }
-            "alerting" if command.contains("pager-test:wanted 1") => {
-                wait_until(PATIENCE, "Alertmanager has the page", || {
-                    self.alertmanager.knows("pager test")
-                });
-            }
-            "alerting" if command.contains("pager-test:wanted 0") => {
-                let firing = "ALERTS{alertname=\"LockwatchTaskDown\", task=\"pager test\"}";
-                wait_until(PATIENCE, "the page ends", || self.prometheus.count(firing) == 0);
-            }
             _ => {}
         }
     }
@@ -420,10 +411,6 @@ tasks:
   - name: {QUEUE}
     queue: {{zset: "{QUEUE_TASKS}", lock: "{QUEUE}:lock:{{id}}"}}
     claims: {{hash: "{QUEUE_CLAIMS}", fresh_for: 1s}}
-  - name: pager test
-    lock: {{key: "lockwatch:pager-test:lock"}}
-    wanted: {{counter: "lockwatch:pager-test:wanted"}}
-    grace: 1s
 "#,
         server.address()
     )
