@@ -108,8 +108,8 @@ fn there_is_one_at_a_time() {
         1 start 50 after a-1 => runs a-1
         2 stop a-1 => a-1 until 2; a-1 ended at 2 stopped
         2 start 50 => a-2 until 52; a-2 began
-        3 renew a-1 => over
-        3 stop a-1 => over
+        3 renew a-1 => over stopped
+        3 stop a-1 => a-1 until 2
         3 renew a-2 => a-2 until 52
     ");
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwatch::drill::{Drill, Subject};
 use lockwatch::outputs::exposition::{KEPT_FOR, Readers, TooSlow, Variant, make};
 use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, TABLE};
 use lockwatch::outputs::negotiate::{Coding, Format};
@@ -17,11 +18,11 @@ use lockwatch_judge::input::Refusal;
 use lockwatch_judge::reading::{Codec, Holder, Mode};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::{WantedSource, WantedSpec};
-use lockwatch_judge::time::AgentWall;
+use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::Wanted;
 
 use crate::snapshots::{
-    OWN, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
+    NOW, OWN, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
     queue_task, replica, sentinel_redis, stopped_task, turn_task,
 };
 use crate::support::skip;
@@ -423,6 +424,71 @@ fn a_task_of_a_pattern_has_at_most_8_series_outside_trouble() {
     let read = read(&text(Arc::new(shown), Format::OpenMetrics));
     assert_eq!(read.value("lockwatch_pattern_keys", &[]), Some(300.0));
     assert_eq!(read.value("lockwatch_pattern_left_out", &[]), None, "not known yet");
+}
+
+/// A drill is in the families of what it tries, whatever tasks there are, and nowhere else.
+#[test]
+fn a_drill_has_two_series_in_the_families_of_real_tasks() {
+    let mut task = full_task("out\"bound\n");
+    Arc::make_mut(&mut task.spec).labels =
+        vec![("team".into(), "logi\\stics".into()), ("severity".into(), "page".into())];
+    let of = Subject {
+        task: Arc::clone(&task.spec),
+        store: "main".into(),
+        severity: None,
+        by: Some("anna".into()),
+    };
+    let began = Mono::at(NOW.ms() - 200);
+    let (began_at, ends) = (AgentWall(0), NOW.plus_ms(60_000));
+    let drill = Arc::new(Drill { id: "a-1".into(), of, began, began_at, ends });
+    let warning = Subject { severity: Some("warning".into()), ..drill.of.clone() };
+    let warning = Drill { of: warning, began: Mono::at(0), ..Drill::clone(&drill) };
+    let mut lean = task.clone();
+    Arc::make_mut(&mut lean.spec).full_metrics = false;
+    let tasks =
+        [vec![], vec![task], vec![lean], vec![turn_task("turn")], vec![queue_task("queue")]];
+    for tasks in tasks {
+        let without = Arc::unwrap_or_clone(published(tasks, vec![good_redis("main")]));
+        let shown = |drill: &Arc<Drill>| {
+            Arc::new(Published { drill: Some(Arc::clone(drill)), ..without.clone() })
+        };
+        let with = read(&text(shown(&drill), Format::OpenMetrics)).samples;
+        let before = read(&text(Arc::new(without.clone()), Format::OpenMetrics)).samples;
+        let added: Vec<_> =
+            with.iter().filter(|(series, _)| !before.contains_key(*series)).collect();
+        assert_eq!(with.len(), before.len() + 2, "{added:?}");
+        for ((name, labels), value) in added {
+            let labels: Vec<_> =
+                labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let mut expected = vec![
+                ("drill", "out\"bound\\x0a"),
+                ("problem", "down"),
+                ("severity", "page"),
+                ("store", "main"),
+                ("task", "lockwatch-drill"),
+                ("team", "logi\\\\stics"),
+            ];
+            match name.as_str() {
+                // It is above 0 from the first scrape.
+                "lockwatch_task_problem_seconds" => assert_eq!(*value, 1.0),
+                "lockwatch_task_clear" => {
+                    assert_eq!(*value, 0.0);
+                    expected.remove(1);
+                }
+                other => panic!("{other}"),
+            }
+            assert_eq!(labels, expected);
+        }
+        let lines = |format| {
+            let text = text(shown(&drill), format);
+            let lines = text.lines().filter(|line| line.contains("drill="));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(Format::Classic), lines(Format::OpenMetrics));
+        let warned = read(&text(shown(&Arc::new(warning.clone())), Format::OpenMetrics));
+        let value = warned.value("lockwatch_task_problem_seconds", &[("severity", "warning")]);
+        assert_eq!(value, Some(1_000.0));
+    }
 }
 
 /// Turns and queues have no metrics of locks, and a limit of their own.

@@ -19,6 +19,7 @@ mod demo;
 mod diagnosis;
 mod discover;
 mod docs;
+mod drill;
 mod due;
 mod explain;
 mod exposition;

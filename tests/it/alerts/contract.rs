@@ -219,7 +219,9 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
         return;
     };
     let rules = Rules::load();
-    let agent = Agent::start(&(config(&server) + "\nmetrics: lean\n"));
+    let agent = Agent::start(&(config(&server) + "\nmetrics: lean\ndrill: true\n"));
+    let drill = r#"{"task": "outbound", "seconds": 900}"#;
+    assert_eq!(agent.post_json("/api/v1/drill", "", drill).status, 201);
     agent.until(PATIENCE, "the free lock is seen", |page| {
         page.of("outbound", "lock_held") == Some(0.0)
     });

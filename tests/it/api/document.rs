@@ -16,10 +16,11 @@ use crate::support::zookeeper;
 const TEXT: &str = include_str!("../../../docs/openapi.json");
 
 /// Paths whose answers are compared: as documented, and as requested.
-const ASKED: [(&str, &str); 5] = [
+const ASKED: [(&str, &str); 6] = [
     ("/api/v1/tasks", "/api/v1/tasks"),
     ("/api/v1/tasks/{name}", "/api/v1/tasks/outbound"),
     ("/api/v1/tasks/{name}/explain", "/api/v1/tasks/outbound/explain"),
+    ("/api/v1/drill", "/api/v1/drill"),
     ("/api/v1/events", "/api/v1/events"),
     ("/api/v1/openapi.json", "/api/v1/openapi.json"),
 ];
@@ -46,8 +47,12 @@ fn every_path_is_documented() {
         routes.split('"').filter(|text| text.starts_with("/api/v1/") && !text.contains('\n'));
     let fixed: BTreeSet<&str> =
         literals.filter(|path| !path.ends_with('/') && !path.contains("tasks/")).collect();
-    let named =
-        ["/api/v1/tasks/{name}", "/api/v1/tasks/{name}/explain", "/api/v1/tasks/{name}/want"];
+    let named = [
+        "/api/v1/drill/{id}",
+        "/api/v1/tasks/{name}",
+        "/api/v1/tasks/{name}/explain",
+        "/api/v1/tasks/{name}/want",
+    ];
     assert_eq!(documented, fixed.into_iter().chain(named).collect());
 }
 
@@ -77,6 +82,14 @@ fn every_answer_of_the_real_program_fits() {
     let Some(stage) = Stage::open(test) else { return };
     let document = document();
     let mut schemas = Schemas::new(&document);
+    let start = json!({"task": "outbound", "severity": "warning", "seconds": 60, "after": "x-1"});
+    let begun = stage.agent.post_json("/api/v1/drill", "", &start.to_string());
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let operation = &document["paths"]["/api/v1/drill"]["post"];
+    let of = |schema: &'static str| operation.pointer(schema).unwrap();
+    schemas.check(of("/requestBody/content/application~1json/schema"), &start, "start");
+    let begun: Value = serde_json::from_slice(&begun.body).unwrap();
+    schemas.check(of("/responses/201/content/application~1json/schema"), &begun, "begun");
     for (path, asked) in ASKED {
         let reported = stage.json(asked, 200);
         schemas.check(answer(&document, path, 200), &reported, path);
@@ -135,11 +148,10 @@ fn a_queue_in_zookeeper(test: &str) -> Option<Value> {
     serde_json::from_slice(&agent.get("/api/v1/tasks/lock").body).ok()
 }
 
-/// Properties that stay `null` on this stage: they need an untrusted server, one that refuses
-/// writes, or two masters. Other
-/// tests build those by hand.
-const NEVER_HERE: [&str; 4] =
-    ["ExplainedExchange.refused", "Node.refuses_writes", "Party.host", "Party.node"];
+/// Properties that stay `null` on this stage: they need a login, an untrusted server, one that
+/// refuses writes, or two masters. Other tests build those by hand.
+const NEVER_HERE: [&str; 5] =
+    ["Drill.by", "ExplainedExchange.refused", "Node.refuses_writes", "Party.host", "Party.node"];
 
 /// A Redis server, one with a replica and three Sentinels of which one is dead, an unreachable one,
 /// and an agent that has seen many situations.
@@ -306,6 +318,7 @@ redis:
   shop: {{sentinel: {{master: shop, nodes: ["{}", "{}", "127.0.0.1:1"]}}, interval: 100ms, timeout: 1s}}
   gone: {{url: "redis://127.0.0.1:1", interval: 100ms, timeout: 1s}}
 labels: [team]
+drill: true
 tasks:
   - name: alternate
     redis: main

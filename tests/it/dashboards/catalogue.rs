@@ -14,8 +14,8 @@ use super::board::{list, string};
 const OF_TARGETS: [&str; 5] = ["job", "instance", "cluster", "namespace", "env"];
 /// Those that tell sites apart, which recorded series and alerts keep.
 pub(super) const OF_SITES: [&str; 3] = ["cluster", "namespace", "env"];
-const OF_ALERTS: [&str; 7] =
-    ["alertname", "alertstate", "severity", "task", "store", "job", "instance"];
+const OF_ALERTS: [&str; 8] =
+    ["alertname", "alertstate", "severity", "task", "store", "drill", "job", "instance"];
 /// Series that Prometheus generates for each target.
 const OF_SCRAPES: [&str; 5] = [
     "up",
@@ -62,7 +62,7 @@ pub(super) fn catalogue() -> Catalogue {
     for rule in rules() {
         let name = string(&rule, "record");
         let labels: &[&str] = match name {
-            "lockwatch:problem_seconds" => &["task", "store", "problem", "severity"],
+            "lockwatch:problem_seconds" => &["task", "store", "drill", "problem", "severity"],
             _ if name.contains("time_seconds") => &["task", "store", "of"],
             _ if name.starts_with("task:") => &["task", "store"],
             _ => &[],

@@ -37,6 +37,7 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
+    pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -237,6 +238,22 @@ impl Agent {
         request(self.port, "POST", path)
     }
 
+    /// Sends this JSON. `headers` are further lines, each with its end.
+    #[track_caller]
+    pub(crate) fn post_json(&self, path: &str, headers: &str, body: &str) -> Response {
+        let headers = format!("Content-Type: application/json\r\n{headers}");
+        self.send("POST", path, &headers, body)
+    }
+
+    /// Sends a request with these headers, each with its end.
+    #[track_caller]
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
+        let length = body.len();
+        let rest = format!("{headers}Content-Length: {length}\r\n\r\n{body}");
+        exchange(self.port, &format!("{method} {path} HTTP/1.0\r\n{rest}"))
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
     /// The log so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8(fs::read(self.path("log")).unwrap()).expect("the log is UTF-8")
@@ -381,21 +398,21 @@ pub(crate) fn request(port: u16, method: &str, path: &str) -> Response {
 }
 
 pub(crate) fn try_request(port: u16, method: &str, path: &str) -> io::Result<Response> {
+    exchange(port, &format!("{method} {path} HTTP/1.0\r\n\r\n"))
+}
+
+/// The response to a whole request of HTTP/1.0: it ends with the connection, and is not chunked.
+fn exchange(port: u16, request: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // HTTP/1.0: the response ends with the connection, and is not chunked.
-    write!(stream, "{method} {path} HTTP/1.0\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
-    let status = std::str::from_utf8(&bytes[..head_end])
-        .unwrap()
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    Ok(Response { status, body: bytes.split_off(head_end + 4) })
+    let body = bytes.split_off(head_end + 4);
+    let head = String::from_utf8(bytes).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Ok(Response { status, head, body })
 }
 
 /// The configuration with all metrics, unless it says which: most tests look at more than the lean
