@@ -51,6 +51,8 @@ const SEEN_WITHIN_MS: u64 = 250;
 
 /// The alert of a task that is down, and of a drill.
 pub const DOWN: &str = "LockwatchTaskDown";
+/// The series that says which version of the rules is loaded.
+pub const RULES_INFO: &str = "lockwatch:rules_info";
 
 /// An alert that fires.
 #[derive(Clone, Copy, Debug)]

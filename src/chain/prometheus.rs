@@ -1,5 +1,7 @@
 //! Prometheus, or what answers the same API.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -7,6 +9,11 @@ use super::answer::{Dated, get, no_answer, nullable};
 use super::exposition::{Labels, Sample, samples};
 use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
+
+/// How often it is tried to see an evaluation and its samples as one.
+const LOOKS: usize = 5;
+/// More than any rule looks into the past, in seconds.
+const DAY_SECONDS: f64 = 86_400.0;
 
 /// A Prometheus as it is reached.
 #[derive(Clone, Debug)]
@@ -247,6 +254,36 @@ impl Prometheus {
             Some(Sample { labels: metric, value: value.parse().ok()?, at })
         };
         Ok(Some(rows.into_iter().filter_map(sample).collect()))
+    }
+
+    /// How far in the past a group's rules look, which no API says: what they record is of that
+    /// time. `recorded` is a series that one of them records. In milliseconds, whole seconds; 0 where
+    /// it cannot be seen.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn behind_ms(&self, group: &str, recorded: &str) -> Result<u64, Trouble> {
+        let query = format!("max(timestamp({recorded}))");
+        let newest = async || {
+            let found = self.query(&query).await?;
+            Ok::<_, Trouble>(found.and_then(|found| found.first().map(|sample| sample.value)))
+        };
+        for _ in 0..LOOKS {
+            let before = newest().await?;
+            let groups = self.groups().await?.unwrap_or_default();
+            let evaluated = groups.iter().find(|it| it.name == group).and_then(Group::evaluated_ms);
+            // Both of one evaluation.
+            if let (Some(before), Some(evaluated_ms)) = (before, evaluated)
+                && newest().await? == Some(before)
+            {
+                let seconds = evaluated_ms as f64 / 1_000.0 - before;
+                // Whole seconds: its own instants differ by what an evaluation takes.
+                return Ok(
+                    Duration::from_secs_f64(seconds.clamp(0.0, DAY_SECONDS)).as_secs() * 1_000
+                );
+            }
+        }
+        Ok(0)
     }
 
     /// How many notifications each Alertmanager did not take, by its address.

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use super::timing::{Delay, PageTiming};
-use crate::alerts::{DOWN, RULES, rule_names, stated_version};
+use crate::alerts::{DOWN, RULES, RULES_INFO, rule_names, stated_version};
 use crate::chain::config::{AlertmanagerConfig, PrometheusConfig, quoted};
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
 use crate::commands::ask::{ALERTMANAGER, Access, PROMETHEUS};
@@ -24,8 +24,6 @@ use crate::text::terminal::safe;
 const SHOWN_MAX: usize = 5;
 /// Clocks that differ by more are worth a warning, in seconds.
 const CLOCKS_DIFFER: u64 = 30;
-/// How often it is tried to see an evaluation and its samples as one.
-const LOOKS: usize = 5;
 
 /// Where Prometheus and Alertmanager are asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -282,7 +280,7 @@ impl Seen {
             return Ok(());
         };
         let versions: BTreeSet<&str> = rules()
-            .filter(|rule| rule.name == "lockwatch:rules_info")
+            .filter(|rule| rule.name == RULES_INFO)
             .filter_map(|rule| rule.labels.get("rules").map(String::as_str))
             .collect();
         let is_ours = versions.iter().copied().eq(stated_version(RULES));
@@ -327,7 +325,7 @@ impl Seen {
             .iter()
             .find(|rule| rule.name == DOWN)
             .map_or(0, |rule| ms_of(rule.duration));
-        let offset_ms = offset_ms(prometheus, &pages.name).await?;
+        let offset_ms = prometheus.behind_ms(&pages.name, RULES_INFO).await?;
         let past = held.saturating_add(offset_ms);
         if past > timing.offset.as_ref().map_or(0, |offset| offset.ms) {
             let why = if held == 0 { "measured" } else { "measured, with the alert's own `for`" };
@@ -439,28 +437,6 @@ fn is_muted_by_its_like(read: &AlertmanagerConfig, own: &[(Arc<str>, Arc<str>)])
     read.inhibit_rules.iter().any(|rule| rule.mutes(source, target))
 }
 
-/// How far in the past a group's rules look, which no API says: the samples that they record are of
-/// that time.
-async fn offset_ms(prometheus: &Prometheus, group: &str) -> Result<u64, Trouble> {
-    let recorded = async || {
-        let found = prometheus.query("max(timestamp(lockwatch:rules_info))").await?;
-        Ok::<_, Trouble>(found.and_then(|found| found.first().map(|sample| sample.value)))
-    };
-    for _ in 0..LOOKS {
-        let before = recorded().await?;
-        let groups = prometheus.groups().await?.unwrap_or_default();
-        let evaluated = groups.iter().find(|it| it.name == group).and_then(Group::evaluated_ms);
-        if let (Some(before), Some(evaluated_ms)) = (before, evaluated)
-            && recorded().await? == Some(before)
-        {
-            // Whole seconds: the instants of one evaluation differ by what it takes.
-            let seconds = (evaluated_ms as f64 / 1_000.0 - before).max(0.0).floor();
-            return Ok(ms_of(seconds));
-        }
-    }
-    Ok(0)
-}
-
 fn of_version(version: Option<&str>) -> String {
     match version {
         Some("") | None => "version not known".to_owned(),
@@ -468,8 +444,8 @@ fn of_version(version: Option<&str>) -> String {
     }
 }
 
-/// Seconds as milliseconds.
+/// Seconds of Prometheus as milliseconds.
 fn ms_of(seconds: f64) -> u64 {
-    // Saturates: a duration of Prometheus is far below.
-    (seconds.max(0.0) * 1_000.0).round() as u64
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
