@@ -137,6 +137,7 @@ pub fn words(why: DrillEnd) -> &'static str {
         DrillEnd::NotRenewed => "nobody renewed it for 30 s",
         DrillEnd::TimeOver => "its time was over",
         DrillEnd::Reloaded => "a configuration was loaded that forbids drills, or lacks its task",
+        DrillEnd::Unpublished => "the agent's engine did not answer",
         DrillEnd::AgentStopped => "the agent was stopped",
     }
 }

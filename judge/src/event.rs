@@ -348,6 +348,8 @@ named! {
         TimeOver = "time_over",
         /// A configuration was loaded that forbids drills, or lacks the task.
         Reloaded = "reloaded",
+        /// The engine did not publish it.
+        Unpublished = "unpublished",
         /// The agent was stopped.
         AgentStopped = "agent_stopped",
     }

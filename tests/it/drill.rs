@@ -2,7 +2,7 @@
 //! has anything of it.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,13 @@ const TASKS: &str = "labels: [team, severity]\ntasks:\n  \
 
 fn config(server: &RedisServer, rest: &str) -> String {
     format!("redis: {{main: {{url: 'redis://{}'}}}}\n{rest}", server.address())
+}
+
+/// An agent that reloads when it is asked to.
+fn reloading(config: &str) -> Agent {
+    Agent::start_with(config, |command| {
+        command.arg("--web.enable-lifecycle");
+    })
 }
 
 impl Agent {
@@ -121,7 +128,7 @@ fn no_count_has_anything_of_it_and_everybody_sees_that_it_runs() {
     let status = || {
         let mut status = program();
         status.args(["status", "--agent.url", &format!("http://127.0.0.1:{}", agent.port)]);
-        let output = status.output().unwrap();
+        let output = status.stdout(Stdio::piped()).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
     let seen = || {
@@ -173,7 +180,7 @@ fn no_count_has_anything_of_it_and_everybody_sees_that_it_runs() {
 #[test]
 fn what_is_wrong_is_refused_with_its_remedy() {
     let Some(server) = RedisServer::start("drill::what_is_wrong_is_refused") else { return };
-    let agent = Agent::start(&config(&server, TASKS));
+    let agent = reloading(&config(&server, TASKS));
     let good = json!({"task": "outbound", "seconds": 60});
     let refused = agent.start_drill(good.clone());
     assert_eq!(refused.status, 403);
@@ -235,7 +242,7 @@ fn what_is_wrong_is_refused_with_its_remedy() {
 fn a_reload_that_forbids_it_or_lacks_its_task_ends_it() {
     let Some(server) = RedisServer::start("drill::a_reload_that_forbids_it") else { return };
     let allowed = config(&server, &format!("drill: true\n{TASKS}"));
-    let agent = Agent::start(&allowed);
+    let agent = reloading(&allowed);
     let without = allowed.replace("outbound", "inbound");
     for other in [allowed.replace("drill: true", "drill: false"), without] {
         let drill = agent.drill(900);

@@ -2,6 +2,7 @@
 
 use crate::claims::harmless_line;
 use crate::{honest, worlds};
+use lockwatch::drill::{Drill, Subject};
 use lockwatch::outputs::events::describe;
 use lockwatch::outputs::history::History;
 use lockwatch::published::Published;
@@ -45,11 +46,9 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
         ..TaskSpec::new(NAMES[1], StoreIndex(0), libraries::lock(b"tokened", "string"))
     };
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
-    let spec = WatchSpec {
-        stores: vec![redis],
-        tasks: vec![Arc::new(named), Arc::new(tokened)],
-        epoch: 0,
-    };
+    let named = Arc::new(named);
+    let drill = drill(Arc::clone(&named), data);
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![named, Arc::new(tokened)], epoch: 0 };
     let (mut state, history) = (State::new(), History::default());
     let mut step = |at: u64, input: Input| {
         for event in state.step(Mono::at(at), input) {
@@ -74,10 +73,19 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
             wall: AgentWall(WALL + 5_500),
             made: Instant::now(),
             patterns: Arc::default(),
-            drill: None,
+            drill: Some(Arc::new(drill)),
         }),
         history,
     )
+}
+
+/// A drill whose user and severity are the input.
+fn drill(task: Arc<TaskSpec>, data: &[u8]) -> Drill {
+    let text: Arc<str> = String::from_utf8_lossy(data).into();
+    let (severity, by) = (Some(Arc::clone(&text)), Some(text));
+    let of = Subject { task, store: "main".into(), severity, by };
+    let (began, ends) = (Mono::at(5_000), Mono::at(60_000));
+    Drill { id: "a-1".into(), of, began, began_at: AgentWall(WALL), ends }
 }
 
 /// A lock that is held by the input, by the input and another holder, by nobody, and by the input

@@ -18,8 +18,8 @@ use super::web_file::WebFile;
 /// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
 
-/// The longest answer that is read.
-pub(super) const BODY_BYTES_MAX: usize = 256 << 20;
+/// The maximum size of what says whether it is ready.
+pub(super) const READY_MAX: usize = 64 * 1024;
 
 /// A running or stopped agent.
 #[derive(Debug)]
@@ -89,6 +89,19 @@ impl Agent {
     /// Its configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.folder.path().join("lockwatch.yml")
+    }
+
+    /// Its URL, without any login.
+    pub fn url(&self) -> String {
+        match &self.web_file {
+            Some(web_file) => web_file.url(&self.address.to_string()),
+            None => format!("http://{}", self.address),
+        }
+    }
+
+    /// The certificate of its authority, and a file with a login, if it has a web file with both.
+    pub fn login_files(&self) -> Option<[PathBuf; 2]> {
+        self.web_file.as_ref().and_then(WebFile::login_files)
     }
 
     /// Its log file.
@@ -181,7 +194,7 @@ impl Agent {
             Some(web_file) => web_file.way_to(self.address),
             None => client::Server {
                 url: format!("http://{}", self.address),
-                body_max: BODY_BYTES_MAX,
+                body_max: READY_MAX,
                 ..client::Server::default()
             },
         };

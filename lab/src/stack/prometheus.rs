@@ -16,6 +16,9 @@ use super::port::free_address;
 use super::process::Process;
 use super::program::Program;
 
+/// The flag that names the folder of one in agent mode.
+const FORWARDED: &str = "--storage.agent.path";
+
 /// The labels of one series.
 pub type Labels = BTreeMap<String, String>;
 
@@ -115,7 +118,7 @@ impl Prometheus {
         }
     }
 
-    /// Starts it with its previous database, which is in the folder `data` of its own.
+    /// Starts it with its previous database.
     ///
     /// # Errors
     /// When it does not start.
@@ -125,8 +128,12 @@ impl Prometheus {
             .arg("--config.file")
             .arg(self.config_file())
             .args(["--web.listen-address", &self.address.to_string()])
-            .args(&self.arguments)
-            .current_dir(self.folder.path());
+            .args(&self.arguments);
+        // One that only forwards has another folder, and refuses this one.
+        if !self.arguments.iter().any(|argument| argument.starts_with(FORWARDED)) {
+            command.arg("--storage.tsdb.path").arg(self.folder.path().join("data"));
+        }
+        command.current_dir(self.folder.path());
         let mut process = Process::start(command, self.folder.path().join("prometheus.log"))?;
         let address = self.address;
         let is_ready =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lockwatch::http::client;
 use tempfile::TempDir;
 
-use super::agent::BODY_BYTES_MAX;
+use super::agent::READY_MAX;
 use super::certificate::Certificate;
 
 /// The password of each user.
@@ -16,6 +16,8 @@ const HASH: &str = "$2y$04$lockwatchlockwatchloceNU2GPpVgZzP/ncQMX58gVaXQWLna5Se
 /// Those that may log in.
 const USERS: [&str; 2] = ["anna", "bert"];
 const FILE: &str = "web.yml";
+/// The login of the first user, for commands.
+const LOGIN_FILE: &str = "login";
 
 /// A web file with what it names, in a folder of its own, for an agent on 127.0.0.1. The users are
 /// `anna` and `bert`.
@@ -56,6 +58,7 @@ impl WebFile {
         let text = format!("{}basic_auth_users:\n{users}", tls.unwrap_or_default());
         let web_file = WebFile { folder, certificate };
         std::fs::write(web_file.path(), text)?;
+        std::fs::write(web_file.folder.path().join(LOGIN_FILE), login(USERS[0]))?;
         Ok(web_file)
     }
 
@@ -64,14 +67,21 @@ impl WebFile {
         self.folder.path().join(FILE)
     }
 
+    /// The certificate of the authority, and a file with the login of one user.
+    pub(super) fn login_files(&self) -> Option<[PathBuf; 2]> {
+        let authority = self.certificate.as_ref()?.authority.clone();
+        Some([authority, self.folder.path().join(LOGIN_FILE)])
+    }
+
     /// How the agent at this address is asked through it.
     pub(super) fn way_to(&self, address: SocketAddr) -> client::Server {
-        let own = USERS.first().and_then(|user| client::Login::password(&login(user)));
+        let authority = self.certificate.as_ref().map(|files| files.authority.clone());
         client::Server {
             url: self.url(&address.to_string()),
-            ca_file: self.certificate.as_ref().map(|files| files.authority.clone()),
-            login: own.map(|own| (own, PathBuf::new())),
-            body_max: BODY_BYTES_MAX,
+            ca_file: authority,
+            login: client::Login::password(&login(USERS[0]))
+                .map(|login| (login, self.folder.path().join(LOGIN_FILE))),
+            body_max: READY_MAX,
             ..client::Server::default()
         }
     }
@@ -81,7 +91,7 @@ impl WebFile {
         self.url(&format!("{}@{address}{path}", login(user)))
     }
 
-    fn url(&self, rest: &str) -> String {
+    pub(super) fn url(&self, rest: &str) -> String {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         format!("{scheme}://{rest}")
     }

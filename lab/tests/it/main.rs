@@ -5,6 +5,7 @@
 mod chain;
 mod dashboards;
 mod demo;
+mod drill;
 mod federation;
 mod neighbours;
 mod page;

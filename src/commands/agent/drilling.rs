@@ -64,12 +64,14 @@ pub(super) async fn serve(
         }
         parts.report(&mut drills);
         if let Some((answer, asker)) = asked {
-            let answer = match parts.is_shown(drills.running()).await {
-                true => answer,
-                // Nobody may believe in a drill that no scrape shows.
-                false => answer.and(Err(Refusal::Unpublished)),
-            };
-            let _nobody_waits = asker.send(answer);
+            let is_shown = parts.is_shown(drills.running()).await;
+            let is_unseen = !is_shown && drills.running().is_some();
+            if is_unseen {
+                drills.end(parts.clock.now(), DrillEnd::Unpublished);
+                parts.report(&mut drills);
+            }
+            let refusal = is_unseen.then_some(Refusal::Unpublished);
+            let _nobody_waits = asker.send(refusal.map_or(answer, Err));
         }
     }
 }

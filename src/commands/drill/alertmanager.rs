@@ -77,6 +77,9 @@ pub(super) fn arrived(
     late: bool,
 ) -> Step {
     let found = found(drilled, all);
+    if let Some(step) = held_back(&found) {
+        return step;
+    }
     if !found.is_empty() {
         return Step::Passed(listed(found.iter().map(|(known, ..)| &known.url)));
     }
@@ -91,6 +94,9 @@ pub(super) fn arrived(
         Some(notified) if notified.active_alertmanagers.is_empty() => {
             return no_alertmanager(notified);
         }
+        // None took it: that is certain.
+        Some(notified)
+            if notified.active_alertmanagers.iter().all(|it| refused.contains(&it.url)) => {}
         _ if !late => return Step::Wait,
         _ => {}
     }
@@ -102,8 +108,12 @@ pub(super) fn arrived(
     }
     if !refused.is_empty() {
         return Step::failed(
-            format!("Prometheus could not deliver alerts to {}", listed(refused)),
-            "see that it runs and that Prometheus reaches it; Prometheus' log has the error",
+            format!(
+                "Prometheus could not deliver alerts to {}",
+                listed(refused.iter().map(|url| without_api_path(url)))
+            ),
+            "see that it runs, and that `alerting` in Prometheus' configuration has the address at \
+             which Prometheus reaches it; Prometheus' log has the error",
         );
     }
     let asked: BTreeSet<&str> = all.iter().map(|known| known.url.trim_end_matches('/')).collect();
@@ -150,9 +160,6 @@ pub(super) fn no_alertmanager(notified: &Alertmanagers) -> Step {
 /// Whether nothing holds it back, and somebody is notified.
 pub(super) fn received(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     let found = found(drilled, all);
-    if let Some(step) = held_back(&found) {
-        return step;
-    }
     if found.iter().all(|(_, _, alert)| alert.status.state == "unprocessed") && !late {
         return Step::Wait;
     }
@@ -188,7 +195,7 @@ fn kinds<'a>(all: &'a [Known], receiver: &str) -> Option<Vec<&'a str>> {
     Some(receiver.integrations.iter().map(|integration| &*integration.kind).collect())
 }
 
-/// What holds all groups of it back.
+/// What holds it back, for all receivers alike.
 fn held_back(found: &[Found<'_>]) -> Option<Step> {
     let (known, _, alert) = found.first()?;
     let look = known.look.as_ref()?;
@@ -203,9 +210,14 @@ fn held_back(found: &[Found<'_>]) -> Option<Step> {
              `inhibit_rules` of Alertmanager; to drill all the same, wait until that one ends",
         ));
     }
+    None
+}
+
+/// Time intervals that mute all groups of it. Not every version says so, and some only afterwards.
+fn muted(found: &[Found<'_>]) -> Option<Step> {
     let muted = found.iter().map(|(_, _, alert)| alert.status.muted_by.as_deref());
     let muted: Vec<&[String]> = muted.map(Option::unwrap_or_default).collect();
-    let is_muted = muted.iter().all(|by| !by.is_empty());
+    let is_muted = !muted.is_empty() && muted.iter().all(|by| !by.is_empty());
     is_muted.then(|| {
         Step::failed(
             format!("muted now by the time intervals {}", listed(muted.concat())),
@@ -265,7 +277,7 @@ struct Since {
 /// Whether a notification was delivered.
 pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     let found = found(drilled, all);
-    if let Some(step) = held_back(&found) {
+    if let Some(step) = held_back(&found).or_else(|| muted(&found)) {
         return step;
     }
     let receivers: BTreeSet<&str> =
@@ -400,6 +412,20 @@ pub(super) fn counted_together(drilled: &Drilled, all: &[Known]) -> Option<Strin
         alerts.find(|alert| !drilled.is_alert(&alert.labels) && alert.status.state == "active")
     })?;
     Some(shown_alert(&other.labels))
+}
+
+/// Receivers of the drill that do not say that it is over.
+pub(super) fn silent_at_the_end(drilled: &Drilled, all: &[Known]) -> Option<String> {
+    let found = found(drilled, all);
+    let is_silent = |name: &&str| {
+        let mut configs = all.iter().filter_map(|known| known.config.as_ref());
+        configs.find_map(|config| config.receiver(name)).is_some_and(|receiver| {
+            receiver.integrations.iter().any(|it| it.send_resolved == Some(false))
+        })
+    };
+    let names = found.iter().map(|(_, group, _)| &*group.receiver.name).filter(is_silent);
+    let names = listed(names);
+    (!names.is_empty()).then_some(names)
 }
 
 /// Whether none of those that answer has it.

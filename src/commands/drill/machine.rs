@@ -118,14 +118,14 @@ pub(super) struct Replica {
     newest_scrape: f64,
     scrapes: u32,
     failed: Option<(Hop, Trouble)>,
-    /// What Alertmanagers had not taken at the first look.
-    refused_before: Option<BTreeMap<String, f64>>,
+    /// What Alertmanagers had not taken before the drill.
+    refused_before: BTreeMap<String, f64>,
     refused: Vec<String>,
     notified: Option<Alertmanagers>,
 }
 
 impl Replica {
-    pub(super) fn new(url: String, pace: Pace) -> Replica {
+    pub(super) fn new(url: String, pace: Pace, refused: Vec<(String, f64)>) -> Replica {
         Replica {
             url,
             pace,
@@ -135,7 +135,7 @@ impl Replica {
             newest_scrape: 0.0,
             scrapes: 0,
             failed: None,
-            refused_before: None,
+            refused_before: refused.into_iter().collect(),
             refused: Vec::new(),
             notified: None,
         }
@@ -154,10 +154,8 @@ impl Replica {
             });
             self.pace.scrape_ms = target.unwrap_or(self.pace.scrape_ms);
             self.notified = look.notified.clone().or(self.notified.take());
-            let now: BTreeMap<String, f64> = look.refused.iter().cloned().collect();
-            let before = self.refused_before.get_or_insert_with(|| now.clone());
-            let rose =
-                now.iter().filter(|(url, now)| **now > before.get(*url).copied().unwrap_or(0.0));
+            let before = |url: &String| self.refused_before.get(url).copied().unwrap_or(0.0);
+            let rose = look.refused.iter().filter(|(url, now)| *now > before(url));
             self.refused = rose.map(|(url, _)| url.clone()).collect();
         }
         self.last = look;
@@ -257,7 +255,11 @@ impl Machine {
         let together = together.map(|other| {
             format!("that it was the drill which was counted: {other} notifies in the same way")
         });
-        lagging.chain(together).collect()
+        let silent = alertmanager::silent_at_the_end(&self.drilled, &self.alertmanagers);
+        let silent = silent.map(|receivers| {
+            format!("that somebody hears of the end: {receivers} has `send_resolved: false`")
+        });
+        lagging.chain(together).chain(silent).collect()
     }
 
     /// The drill was stopped: now its end is followed.

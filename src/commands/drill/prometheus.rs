@@ -1,7 +1,7 @@
 //! What one Prometheus shows of the drill: whether it scrapes it, records it, and lets it fire.
 
 use super::hop::{Step, listed};
-use crate::chain::{Alert, Alertmanagers, Group, Labels, Sample, Target};
+use crate::chain::{Alert, Alertmanagers, Group, Labels, Rule, Sample, Target};
 
 pub(super) use crate::alerts::DOWN as ALERT;
 /// The series that the agent publishes.
@@ -10,6 +10,8 @@ pub(super) const PUBLISHED: &str = "lockwatch_task_problem_seconds";
 const RECORDED: &str = "lockwatch:problem_seconds";
 /// What that is made of.
 const RECORDED_BEFORE: &str = "agent:lockwatch_problem_seconds";
+/// The rules that the alert needs.
+const NEEDED: [&str; 4] = ["instance:lockwatch_up", RECORDED_BEFORE, RECORDED, ALERT];
 /// All agents that Prometheus knows.
 pub(super) const AGENTS: &str = "timestamp(lockwatch_build_info)";
 pub(super) use crate::alerts::RULES_INFO as RULES;
@@ -96,7 +98,7 @@ impl PrometheusLook {
     }
 }
 
-pub(super) fn is_the_alert(rule: &crate::chain::Rule) -> bool {
+pub(super) fn is_the_alert(rule: &Rule) -> bool {
     rule.kind == "alerting" && rule.name == ALERT
 }
 
@@ -216,12 +218,14 @@ fn not_known(drilled: &Drilled, look: &PrometheusLook, late: bool) -> Step {
     let targets = || look.targets.iter().flatten();
     let likely_down = targets().filter(|target| target.health == "down").find(is_likely);
     let all_known = targets().all(|target| target.health != "unknown") && targets().count() > 0;
-    let add = format!("add this agent ({}) to the targets of the scrape job", drilled.agent_url);
+    let add = format!("add this agent ({}) to the targets of a job", drilled.agent_url);
     match (look.agents.is_empty(), likely_down) {
         (true, Some(target)) if late => down(target),
-        (true, None) if all_known || late => {
-            Step::failed("it scrapes no lockwatch at all", add + ", as prometheus-example.yml does")
-        }
+        (true, None) if all_known || late => Step::failed(
+            "it scrapes no lockwatch at all",
+            add + " in `scrape_configs`, whose `relabel_configs` must keep it; \
+                       prometheus-example.yml shows one",
+        ),
         (false, likely_down) if late => {
             let agents = listed(look.agents.iter().map(|agent| agent.label("instance")));
             let down = likely_down.map(|target| {
@@ -251,7 +255,8 @@ pub(super) fn recorded(drilled: &Drilled, look: &PrometheusLook, late: bool) -> 
                 load,
             );
         };
-        if let Some(rule) = group.rules.iter().find(|rule| rule.health == "err") {
+        let is_needed = |rule: &&Rule| NEEDED.contains(&&*rule.name) && rule.health == "err";
+        if let Some(rule) = group.rules.iter().find(is_needed) {
             return Step::failed(
                 format!("the rule {} fails: {}", rule.name, rule.last_error),
                 format!("mend {}, of the group {}", group.file, group.name),

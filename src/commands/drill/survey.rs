@@ -15,6 +15,8 @@ use crate::text::durations::{duration_text, parse_duration_ms};
 
 /// A drill lasts at most so long.
 const DRILL_MS_MAX: u64 = 900_000;
+/// Prometheus' `--query.lookback-delta`.
+const LOOKBACK_MS: u64 = 300_000;
 /// How long it lasts at most after everything should have happened.
 const REST_MS: u64 = 60_000;
 /// By how much clocks may differ.
@@ -117,7 +119,9 @@ impl Survey {
         };
         let pace = pace(&look, config.as_ref(), behind_ms);
         self.paces.push(pace);
-        self.replicas.push(Replica::new(server.server.url.clone(), pace));
+        // Without its own metrics there is a deadline, too.
+        let refused = server.notification_errors().await.unwrap_or_default();
+        self.replicas.push(Replica::new(server.server.url.clone(), pace, refused));
         self.added.extend(external_labels(config.as_ref()));
         if let Some(target) = look.target() {
             let site = target.labels.iter().filter(|(name, _)| !AGENT_LABELS.contains(&&***name));
@@ -224,28 +228,36 @@ impl Survey {
     /// A drill that cannot end in time is none.
     fn too_slow(&self) -> Result<(), Hopeless> {
         let wait_ms = self.group_wait_ms();
+        let failed = |hop, saw: &str, ms, remedy: &str| {
+            let saw = format!("{saw} {}", duration_text(ms));
+            Err((hop, Trouble::new(saw, remedy)))
+        };
         for pace in &self.paces {
-            if pace.to_alert_ms() + wait_ms + REST_MS <= DRILL_MS_MAX {
-                continue;
+            if pace.scrape_ms > LOOKBACK_MS {
+                return failed(
+                    Hop::Scraped,
+                    "Prometheus forgets samples after 5m, and scrapes this agent each",
+                    pace.scrape_ms,
+                    "give its job `scrape_interval: 5s`, as prometheus-example.yml has it",
+                );
             }
-            let (hop, what, ms) = [
-                (Hop::Scraped, "it scrapes the agent each", pace.scrape_ms),
-                (Hop::Rule, "it evaluates the rules each", pace.evaluation_ms),
-                (Hop::Rule, "its rules look into the past by", pace.offset_ms),
-                (Hop::Firing, "its rule waits for", pace.for_ms),
-                (Hop::Notified, "Alertmanager waits for a group for", wait_ms),
-            ]
-            .into_iter()
-            .max_by_key(|(.., ms)| *ms)
-            .unwrap_or((Hop::Scraped, "", 0));
-            return Err((
-                hop,
-                Trouble::new(
-                    format!("{what} {}, and a drill lasts for 15m at most", duration_text(ms)),
-                    "make it shorter: prometheus-example.yml and alertmanager-example.yml have what \
-                     a page needs",
-                ),
-            ));
+            if pace.evaluation_ms > LOOKBACK_MS {
+                return failed(
+                    Hop::Rule,
+                    "Prometheus forgets samples after 5m, and evaluates lockwatch's rules each",
+                    pace.evaluation_ms,
+                    "set `evaluation_interval: 5s`, or `interval` of the group",
+                );
+            }
+            let needs_ms = pace.to_alert_ms() + wait_ms;
+            if needs_ms + REST_MS > DRILL_MS_MAX {
+                return failed(
+                    Hop::Firing,
+                    "a drill lasts for 15m at most, and an alert needs up to",
+                    needs_ms,
+                    "see `rule_query_offset`, `for`, and `group_wait`",
+                );
+            }
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ struct World {
     sent: Option<Sent>,
     kind: &'static str,
     alertmanagers: Vec<Option<Trouble>>,
+    refused: Vec<(String, f64)>,
     ended: bool,
     over: bool,
 }
@@ -109,6 +110,7 @@ impl World {
             sent: Some(Sent { begun: 1.0, requests: 1.0, requests_failed: 0.0, failed: 0.0 }),
             kind: "webhook",
             alertmanagers: vec![None],
+            refused: Vec::new(),
             ended: false,
             over: true,
         }
@@ -135,7 +137,7 @@ impl World {
             groups: World::of(&self.groups),
             alerts: World::of(&self.alerts),
             notified: World::of(&self.notified),
-            refused: Vec::new(),
+            refused: self.refused.clone(),
         }))
     }
 
@@ -158,7 +160,11 @@ impl World {
             ..Known::default()
         };
         let known = vec![known; self.alertmanagers.len()];
-        Machine::new(drilled(), vec![Replica::new("http://p:9090".to_owned(), pace)], known)
+        Machine::new(
+            drilled(),
+            vec![Replica::new("http://p:9090".to_owned(), pace, Vec::new())],
+            known,
+        )
     }
 
     /// Looks at everything each second until the outcome; also when that was.
@@ -439,6 +445,16 @@ const BROKEN: &[Broken] = &[
     Broken {
         change: |it| {
             it.received = json!([]);
+            it.refused = vec![("http://b:9093/api/v2/alerts".to_owned(), 1.0)];
+        },
+        hop: Hop::Alertmanager,
+        within_s: 1,
+        saw: "could not deliver alerts to http://b:9093",
+        remedy: "`alerting` in Prometheus' configuration",
+    },
+    Broken {
+        change: |it| {
+            it.received = json!([]);
             it.notified["activeAlertmanagers"][0]["url"] = json!("http://c:9093/api/v2/alerts");
         },
         hop: Hop::Alertmanager,
@@ -474,7 +490,7 @@ const BROKEN: &[Broken] = &[
                 ends_at: "2026-11-30T13:59:36.143Z".to_owned(),
             }];
         },
-        hop: Hop::Receiver,
+        hop: Hop::Alertmanager,
         within_s: 1,
         saw: "7916ad15 of anna until 2026-11-30T13:59:36.143Z: \"maint of the belt\"",
         remedy: "amtool silence expire 7916ad15",
@@ -486,7 +502,7 @@ const BROKEN: &[Broken] = &[
                               "fingerprint": "b9b96169521de233"});
             it.received = json!([group("pager", &[alert(held)]), group("pager", &[alert(real)])]);
         },
-        hop: Hop::Receiver,
+        hop: Hop::Alertmanager,
         within_s: 1,
         saw: "muted by LockwatchTaskDown{task=\"inbound\"}",
         remedy: "`inhibit_rules`",
@@ -496,7 +512,7 @@ const BROKEN: &[Broken] = &[
             let held = status("suppressed", json!({"mutedBy": ["nights"]}));
             it.received = json!([group("pager", &[alert(held)])]);
         },
-        hop: Hop::Receiver,
+        hop: Hop::Notified,
         within_s: 1,
         saw: "muted now by the time intervals nights",
         remedy: "`mute_time_intervals`",
@@ -668,7 +684,7 @@ fn whatever_is_missing_it_ends() {
 #[test]
 fn two_replicas_are_one_way() {
     let pace = Pace { scrape_ms: 5000, evaluation_ms: 5000, offset_ms: 0, for_ms: 0 };
-    let replica = |url: &str| Replica::new(url.to_owned(), pace);
+    let replica = |url: &str| Replica::new(url.to_owned(), pace, Vec::new());
     let world = World::right();
     let known = Known { before: Some(BTreeMap::new()), ..Known::default() };
     let mut machine =

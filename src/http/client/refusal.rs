@@ -51,7 +51,7 @@ impl Server {
                 format!("write the address where it answers itself into {flags}.url"),
             ),
             (401, None) => Trouble::new(
-                "it asks for a login",
+                "it asks for a login (401)",
                 format!(
                     "write `user:password` into a file, and name it with {flags}.login-file; a \
                      token, with {flags}.token-file"

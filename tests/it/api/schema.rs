@@ -88,6 +88,12 @@ impl<'a> Schemas<'a> {
                     .unwrap()
                     .iter()
                     .all(|field| value.get(field.as_str().unwrap()).is_some()),
+                "additionalProperties" if rule.is_object() => {
+                    for (field, item) in value.as_object().into_iter().flatten() {
+                        self.fits(rule, item, name, &format!("{at}/{field}"))?;
+                    }
+                    true
+                }
                 "additionalProperties" => {
                     assert_eq!(rule, &Value::Bool(false), "{at}: nothing else is checked");
                     let known = |field: &String| schema["properties"].get(field).is_some();
