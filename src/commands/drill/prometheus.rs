@@ -264,7 +264,7 @@ pub(super) fn recorded(drilled: &Drilled, look: &PrometheusLook, late: bool) -> 
         }
     }
     if has(RECORDED) {
-        let of = group.map(|group| format!(", group {}, each {} s", group.name, group.interval));
+        let of = group.map(|group| format!(", group {}, each {}s", group.name, group.interval));
         return Step::Passed(format!("{RECORDED}{}", of.unwrap_or_default()));
     }
     match late {
