@@ -130,7 +130,7 @@ pub struct Integration {
 }
 
 /// A route with the settings that it has or inherits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RouteConfig {
     /// The receiver that it notifies.
     pub receiver: String,
@@ -144,6 +144,8 @@ pub struct RouteConfig {
     pub repeat_interval_ms: Option<u64>,
     /// The names of times at which it is silent, or at which alone it is not. Not inherited.
     pub silent_at: Vec<String>,
+    /// Those of this route, and of the routes above it.
+    matchers: Vec<Matcher>,
 }
 
 /// Alerts that mute others.
@@ -218,6 +220,7 @@ impl AlertmanagerConfig {
             group_interval_ms: GROUP_INTERVAL_DEFAULT_MS,
             repeat_interval_ms: None,
             silent_at: Vec::new(),
+            matchers: Vec::new(),
         };
         let mut routes = Vec::new();
         RouteConfig::read(top, &defaults, &mut routes)?;
@@ -304,9 +307,19 @@ impl RouteConfig {
             group_interval_ms: ms(route, "group_interval")?.unwrap_or(parent.group_interval_ms),
             repeat_interval_ms: ms(route, "repeat_interval")?.or(parent.repeat_interval_ms),
             silent_at: times.concat(),
+            matchers: [
+                parent.matchers.clone(),
+                matchers(route, ["matchers", "match", "match_re"])?,
+            ]
+            .concat(),
         };
         all.push(own.clone());
         list(route, "routes")?.iter().try_for_each(|child| RouteConfig::read(child, &own, all))
+    }
+
+    /// Whether an alert may take this route. Another one may take it first.
+    pub fn may_take<'a>(&self, alert: impl Fn(&str) -> &'a str) -> bool {
+        self.matchers.iter().all(|it| it.matches(alert(it.label())))
     }
 
     /// Whether alerts that differ in this label are in different groups.

@@ -13,6 +13,7 @@ use crate::http::client::{Answer, Header, Login, Server};
 pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";
 
 /// One whom commands ask.
+#[derive(Clone, Copy)]
 struct Asked {
     /// In messages.
     name: &'static str,
@@ -72,9 +73,11 @@ const FILES: [(&str, &str); 5] = [
 ];
 
 impl<const WHO: usize> Access<WHO> {
+    const ASKED: Asked = ASKED[WHO];
+
     fn flag(name: &str) -> String {
         // Without the hyphens: clap adds them.
-        format!("{}.{name}", ASKED[WHO].flags.trim_start_matches('-'))
+        format!("{}.{name}", Self::ASKED.flags.trim_start_matches('-'))
     }
 
     /// The server at `url`.
@@ -82,7 +85,7 @@ impl<const WHO: usize> Access<WHO> {
     /// # Errors
     /// A file with a login or a token cannot be used.
     pub fn server(&self, url: &str) -> anyhow::Result<Server> {
-        let Asked { name, flags, body_max } = ASKED[WHO];
+        let Asked { name, flags, body_max } = Self::ASKED;
         let login = match (&self.login_file, &self.token_file) {
             (Some(file), _) => {
                 let login = Login::password(&first_line(file, "login file")?).with_context(|| {

@@ -208,10 +208,11 @@ impl Command {
         if !self.may_begin(task, &surveyed) {
             return Ok(none(Exit::Failure));
         }
+        let lasts_ms = surveyed.lasts_ms(self.options.force);
         let start = StartDrill {
             task: task.name.to_string(),
             severity: self.options.severity.clone(),
-            seconds: surveyed.lasts_ms() / 1000,
+            seconds: lasts_ms / 1000,
             after,
         };
         // Not to be interrupted: it may have begun, and must be ended then.
@@ -220,7 +221,7 @@ impl Command {
             Err(trouble) => return Ok(none(self.print.failed(Hop::Agent, &trouble))),
         };
         let clock = Clock::start();
-        self.print.passed(clock, Hop::Agent, &begun(&drill, surveyed.lasts_ms()));
+        self.print.passed(clock, Hop::Agent, &begun(&drill, lasts_ms));
         let drilled = self.drilled(&drill);
         let Survey { prometheus, replicas, alertmanagers, known, .. } = surveyed;
         let mut machine = Machine::new(drilled.clone(), replicas, known);
@@ -294,7 +295,7 @@ impl Command {
 
     /// Says what the drill may do to other alerts, and whether it may begin.
     fn may_begin(&self, task: &Task, survey: &Survey) -> bool {
-        let lasts = duration_text(survey.lasts_ms());
+        let lasts = duration_text(survey.lasts_ms(self.options.force));
         let mut alert: Labels = survey.added.clone();
         let own = task.labels.iter().filter(|label| !label.value.is_empty());
         alert.extend(own.map(|label| (label.name.to_string(), label.value.to_string())));

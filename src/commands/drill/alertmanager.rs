@@ -160,14 +160,11 @@ pub(super) fn no_alertmanager(notified: &Alertmanagers) -> Step {
 /// Whether nothing holds it back, and somebody is notified.
 pub(super) fn received(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     let found = found(drilled, all);
+    if let Some(step) = gone(&found, all) {
+        return step;
+    }
     if found.iter().all(|(_, _, alert)| alert.status.state == "unprocessed") && !late {
         return Step::Wait;
-    }
-    if found.is_empty() {
-        return Step::failed(
-            "its alert is no longer in Alertmanager",
-            "see whether Prometheus still runs, and whether the clocks of both agree",
-        );
     }
     let receivers: BTreeSet<&str> =
         found.iter().map(|(_, group, _)| &*group.receiver.name).collect();
@@ -185,6 +182,17 @@ pub(super) fn received(drilled: &Drilled, all: &[Known], late: bool) -> Step {
         Some(kinds) => format!("{name} ({})", kinds.join(", ")),
         None => (*name).to_owned(),
     })))
+}
+
+/// It was there, and has ended before it was notified.
+fn gone(found: &[Found<'_>], all: &[Known]) -> Option<Step> {
+    let has_look = all.iter().any(|known| known.look.is_some());
+    (found.is_empty() && has_look).then(|| {
+        Step::failed(
+            "its alert is no longer in Alertmanager",
+            "see whether Prometheus still runs, and whether the clocks of both agree",
+        )
+    })
 }
 
 /// The kinds of a receiver's integrations, each as often as it has one; `None` if its configuration
@@ -268,6 +276,8 @@ pub(super) fn joined(drilled: &Drilled, all: &[Known]) -> Option<String> {
 /// What one kind of integration did since before the drill, in all Alertmanagers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Since {
+    /// How many requests must succeed: one of each integration.
+    needed: f64,
     begun: f64,
     answered: f64,
     requests_failed: f64,
@@ -277,7 +287,8 @@ struct Since {
 /// Whether a notification was delivered.
 pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     let found = found(drilled, all);
-    if let Some(step) = held_back(&found).or_else(|| muted(&found)) {
+    let step = gone(&found, all).or_else(|| held_back(&found)).or_else(|| muted(&found));
+    if let Some(step) = step {
         return step;
     }
     let receivers: BTreeSet<&str> =
@@ -296,19 +307,19 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     if readable.is_empty() {
         return unseen(late, "its counters (/metrics) cannot be read");
     }
-    let since: BTreeMap<&str, Since> =
-        needed.keys().map(|kind| (*kind, of_kind(&readable, kind, &receivers))).collect();
+    let since = needed.iter().map(|(kind, needed)| {
+        (*kind, Since { needed: *needed, ..of_kind(&readable, kind, &receivers) })
+    });
+    let since: BTreeMap<&str, Since> = since.collect();
     // A notification ends with the first request that succeeds; so none is in flight or failed.
-    let is_sent = |(kind, since): (&&str, &Since)| {
-        since.answered >= needed[*kind] && since.answered >= since.begun
-    };
-    if !since.is_empty() && since.iter().all(is_sent) {
+    let is_sent = |since: &Since| since.answered >= since.needed && since.answered >= since.begun;
+    if !since.is_empty() && since.values().all(is_sent) {
         let kinds = since.keys().map(|kind| format!("{kind} of {}", listed(&receivers)));
         return Step::Passed(listed(kinds));
     }
     let failing = since.iter().find(|(_, since)| since.requests_failed > 0.0);
     match failing {
-        Some((kind, since)) if late || since.given_up > 0.0 && since.answered < needed[*kind] => {
+        Some((kind, since)) if late || since.given_up > 0.0 && since.answered < since.needed => {
             Step::failed(
                 format!(
                     "{} requests of {kind} failed, {} succeeded (receiver {})",

@@ -57,8 +57,9 @@ impl Before {
 
     fn groups(&mut self, alert: &Labels, known: &Known) {
         let Some(config) = &known.config else { return };
-        let apart = |route: &&RouteConfig| !route.groups_by("drill");
-        let routes: Vec<_> = config.notifying().filter(apart).collect();
+        let ours = |name: &str| value(alert, name);
+        let may_join = |route: &&RouteConfig| !route.groups_by("drill") && route.may_take(ours);
+        let routes: Vec<_> = config.notifying().filter(may_join).collect();
         for group in known.look.iter().flat_map(|look| &look.groups) {
             let of_group = routes.iter().find(|route| {
                 let has = |name: &String| route.group_by.contains(name);

@@ -52,7 +52,10 @@ impl Drilled {
     /// The query for when the agent was scraped last, for each target that is this agent.
     pub(super) fn agent_query(&self) -> String {
         match self.agent_started {
-            Some(started) => format!("timestamp(process_start_time_seconds == {started})"),
+            // Of a comparison, the timestamp would be that of the query.
+            Some(started) => format!(
+                "timestamp(process_start_time_seconds) and process_start_time_seconds == {started}"
+            ),
             None => AGENTS.to_owned(),
         }
     }

@@ -8,7 +8,9 @@ use super::look::{at_alertmanager, query};
 use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
-use crate::chain::config::{AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig};
+use crate::chain::config::{
+    AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig, RouteConfig,
+};
 use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
 use crate::config::{AGENT_LABELS, parse_yaml};
 use crate::text::durations::{duration_text, parse_duration_ms};
@@ -227,7 +229,7 @@ impl Survey {
 
     /// A drill that cannot end in time is none.
     fn too_slow(&self) -> Result<(), Hopeless> {
-        let wait_ms = self.group_wait_ms();
+        let wait_ms = self.longest_ms(|route| route.group_wait_ms);
         let failed = |hop, saw: &str, ms, remedy: &str| {
             let saw = format!("{saw} {}", duration_text(ms));
             Err((hop, Trouble::new(saw, remedy)))
@@ -263,19 +265,19 @@ impl Survey {
     }
 
     /// The longest one of routes that notify somebody.
-    fn group_wait_ms(&self) -> u64 {
+    fn longest_ms(&self, of: impl Fn(&RouteConfig) -> u64) -> u64 {
         let configs = self.known.iter().filter_map(|known| known.config.as_ref());
-        configs
-            .flat_map(AlertmanagerConfig::notifying)
-            .map(|it| it.group_wait_ms)
-            .max()
-            .unwrap_or(0)
+        configs.flat_map(AlertmanagerConfig::notifying).map(of).max().unwrap_or(0)
     }
 
-    /// How long a drill may last.
-    pub(super) fn lasts_ms(&self) -> u64 {
+    /// How long a drill may last. `joins`: it may join a group that was notified before.
+    pub(super) fn lasts_ms(&self, joins: bool) -> u64 {
         let pace_ms = self.paces.iter().map(|pace| pace.most_ms()).max().unwrap_or(0);
-        let notified_ms = notified_ms(self.group_wait_ms(), self.known.len());
+        let mut wait_ms = self.longest_ms(|route| route.group_wait_ms);
+        if joins {
+            wait_ms += self.longest_ms(|route| route.group_interval_ms);
+        }
+        let notified_ms = notified_ms(wait_ms, self.known.len());
         (pace_ms + RECEIVED_MS + notified_ms + REST_MS).min(DRILL_MS_MAX)
     }
 }

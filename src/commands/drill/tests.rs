@@ -259,7 +259,7 @@ const BROKEN: &[Broken] = &[
     Broken {
         change: |it| it.metrics = false,
         hop: Hop::Metrics,
-        within_s: 12,
+        within_s: 13,
         saw: "does not have the drill",
         remedy: "the address of one agent",
     },
@@ -276,7 +276,7 @@ const BROKEN: &[Broken] = &[
     Broken {
         change: |it| it.prometheus = Some(Trouble::new("no answer within 10 s", "its url")),
         hop: Hop::Scraped,
-        within_s: 25,
+        within_s: 28,
         saw: "no answer",
         remedy: "its url",
     },
@@ -287,7 +287,7 @@ const BROKEN: &[Broken] = &[
             it.targets[0]["scrapePool"] = json!("node");
         },
         hop: Hop::Scraped,
-        within_s: 1,
+        within_s: 4,
         saw: "scrapes no lockwatch at all",
         remedy: "add this agent (http://a:10379)",
     },
@@ -298,7 +298,7 @@ const BROKEN: &[Broken] = &[
             it.targets[0]["scrapeUrl"] = json!("http://other:10379/metrics");
         },
         hop: Hop::Scraped,
-        within_s: 25,
+        within_s: 28,
         saw: "other agents only: other:10379",
         remedy: "name one of those with --agent.url",
     },
@@ -309,7 +309,7 @@ const BROKEN: &[Broken] = &[
             it.targets[0]["lastError"] = json!("connect: connection refused");
         },
         hop: Hop::Scraped,
-        within_s: 25,
+        within_s: 28,
         saw: "its scrape of http://a:10379/metrics fails: connect: connection refused",
         remedy: "the scrape job is lockwatch",
     },
@@ -320,14 +320,14 @@ const BROKEN: &[Broken] = &[
             it.targets[0]["lastError"] = json!("sample limit exceeded");
         },
         hop: Hop::Scraped,
-        within_s: 25,
+        within_s: 28,
         saw: "sample limit exceeded",
         remedy: "mend that",
     },
     Broken {
         change: |it| it.series.clear(),
         hop: Hop::Scraped,
-        within_s: 15,
+        within_s: 18,
         saw: "scraped a:10379 twice",
         remedy: "`metric_relabel_configs` of the scrape job lockwatch",
     },
@@ -336,7 +336,7 @@ const BROKEN: &[Broken] = &[
             let _ = it.series[0].labels.insert("__name__".to_owned(), "lw_problem".to_owned());
         },
         hop: Hop::Scraped,
-        within_s: 1,
+        within_s: 4,
         saw: "another name there: lw_problem",
         remedy: "metric_relabel_configs",
     },
@@ -346,7 +346,7 @@ const BROKEN: &[Broken] = &[
             it.series[0].labels.insert("exported_task".to_owned(), task);
         },
         hop: Hop::Scraped,
-        within_s: 1,
+        within_s: 4,
         saw: "task is \"shop\", lockwatch's is exported_task",
         remedy: "`honor_labels: true` in the scrape job lockwatch",
     },
@@ -355,7 +355,7 @@ const BROKEN: &[Broken] = &[
             let _ = it.series[0].labels.remove("team");
         },
         hop: Hop::Scraped,
-        within_s: 1,
+        within_s: 4,
         saw: "team differ",
         remedy: "metric_relabel_configs",
     },
@@ -365,7 +365,7 @@ const BROKEN: &[Broken] = &[
             it.groups = json!([]);
         },
         hop: Hop::Rule,
-        within_s: 1,
+        within_s: 4,
         saw: "no alert LockwatchTaskDown",
         remedy: "`rule_files`",
     },
@@ -376,14 +376,14 @@ const BROKEN: &[Broken] = &[
             it.groups[0]["rules"][0]["lastError"] = json!("found duplicate series");
         },
         hop: Hop::Rule,
-        within_s: 1,
+        within_s: 4,
         saw: "lockwatch:problem_seconds fails: found duplicate series",
         remedy: "lockwatch.rules.yml, of the group lockwatch.pages",
     },
     Broken {
         change: unrecorded,
         hop: Hop::Rule,
-        within_s: 25,
+        within_s: 28,
         saw: "not evaluated in that time",
         remedy: "instance:lockwatch_up",
     },
@@ -393,14 +393,14 @@ const BROKEN: &[Broken] = &[
             it.alerts = json!([]);
         },
         hop: Hop::Rule,
-        within_s: 25,
+        within_s: 28,
         saw: "agent:lockwatch_problem_seconds has the drill",
         remedy: "of this version",
     },
     Broken {
         change: |it| it.alerts = json!([]),
         hop: Hop::Firing,
-        within_s: 20,
+        within_s: 28,
         saw: "does not fire",
         remedy: "needs no changes",
     },
@@ -410,7 +410,7 @@ const BROKEN: &[Broken] = &[
             it.groups[0]["rules"][1]["duration"] = json!(300);
         },
         hop: Hop::Firing,
-        within_s: 20,
+        within_s: 28,
         saw: "pending, not firing: its rule has `for: 300s`",
         remedy: "leave `for` out",
     },
@@ -420,7 +420,7 @@ const BROKEN: &[Broken] = &[
             it.notified["activeAlertmanagers"] = json!([]);
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "knows no Alertmanager",
         remedy: "`alerting: {alertmanagers: …}`",
     },
@@ -431,14 +431,14 @@ const BROKEN: &[Broken] = &[
             it.notified = json!({"activeAlertmanagers": [], "droppedAlertmanagers": all});
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "drops every Alertmanager that it finds: http://b:9093",
         remedy: "`relabel_configs`",
     },
     Broken {
         change: |it| it.received = json!([]),
         hop: Hop::Alertmanager,
-        within_s: 75,
+        within_s: 80,
         saw: "http://b:9093 does not have it",
         remedy: "`alert_relabel_configs`",
     },
@@ -448,7 +448,7 @@ const BROKEN: &[Broken] = &[
             it.refused = vec![("http://b:9093/api/v2/alerts".to_owned(), 1.0)];
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "could not deliver alerts to http://b:9093",
         remedy: "`alerting` in Prometheus' configuration",
     },
@@ -458,7 +458,7 @@ const BROKEN: &[Broken] = &[
             it.notified["activeAlertmanagers"][0]["url"] = json!("http://c:9093/api/v2/alerts");
         },
         hop: Hop::Alertmanager,
-        within_s: 75,
+        within_s: 80,
         saw: "Prometheus notifies http://c:9093",
         remedy: "--alertmanager.url",
     },
@@ -468,14 +468,14 @@ const BROKEN: &[Broken] = &[
             let _ = labels.remove("drill");
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "changes its labels on the way",
         remedy: "alertname and drill must stay",
     },
     Broken {
         change: |it| it.alertmanagers = vec![Some(refused())],
         hop: Hop::Alertmanager,
-        within_s: 75,
+        within_s: 80,
         saw: "cannot be reached",
         remedy: "see that it runs",
     },
@@ -491,7 +491,7 @@ const BROKEN: &[Broken] = &[
             }];
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "7916ad15 of anna until 2026-11-30T13:59:36.143Z: \"maint of the belt\"",
         remedy: "amtool silence expire 7916ad15",
     },
@@ -503,7 +503,7 @@ const BROKEN: &[Broken] = &[
             it.received = json!([group("pager", &[alert(held)]), group("pager", &[alert(real)])]);
         },
         hop: Hop::Alertmanager,
-        within_s: 1,
+        within_s: 4,
         saw: "muted by LockwatchTaskDown{task=\"inbound\"}",
         remedy: "`inhibit_rules`",
     },
@@ -513,21 +513,21 @@ const BROKEN: &[Broken] = &[
             it.received = json!([group("pager", &[alert(held)])]);
         },
         hop: Hop::Notified,
-        within_s: 1,
+        within_s: 4,
         saw: "muted now by the time intervals nights",
         remedy: "`mute_time_intervals`",
     },
     Broken {
         change: |it| it.received = json!([group("null", &[alert(json!({}))])]),
         hop: Hop::Receiver,
-        within_s: 1,
+        within_s: 4,
         saw: "null, which has no integration",
         remedy: "amtool config routes test",
     },
     Broken {
         change: |it| it.sent = Some(Sent::default()),
         hop: Hop::Notified,
-        within_s: 20,
+        within_s: 28,
         saw: "no request was made",
         remedy: "run two",
     },
@@ -559,7 +559,7 @@ const BROKEN: &[Broken] = &[
             it.sent = Some(Sent { begun, requests: 4.0, requests_failed: 4.0, failed });
         },
         hop: Hop::Notified,
-        within_s: 20,
+        within_s: 28,
         saw: "4 requests of webhook failed, 0 succeeded (receiver pager)",
         remedy: "Notify for alerts failed",
     },
@@ -570,14 +570,14 @@ const BROKEN: &[Broken] = &[
             it.sent = Some(Sent { begun, requests: 1.0, requests_failed: 1.0, failed });
         },
         hop: Hop::Notified,
-        within_s: 1,
+        within_s: 4,
         saw: "1 requests of webhook failed",
         remedy: "the secret of that integration",
     },
     Broken {
         change: |it| it.sent = Some(Sent { begun: 1.0, ..Sent::default() }),
         hop: Hop::Notified,
-        within_s: 20,
+        within_s: 28,
         saw: "began a notification and has no answer",
         remedy: "answers",
     },
@@ -585,7 +585,7 @@ const BROKEN: &[Broken] = &[
         // Of another kind than the receiver's.
         change: |it| it.kind = "slack",
         hop: Hop::Notified,
-        within_s: 20,
+        within_s: 28,
         saw: "no request was made",
         remedy: "see Alertmanager's log",
     },
@@ -621,6 +621,21 @@ fn one_of_two_alertmanagers_that_is_down_is_a_warning() {
     assert_eq!(outcome, Outcome::Over);
     let warnings = said.iter().filter(|said| matches!(said, Said::Warning(_)));
     assert_eq!(warnings.count(), 1, "{said:?}");
+}
+
+#[test]
+fn an_alert_that_ends_too_early_is_noticed() {
+    let (mut machine, world) = (World::right().machine(), World::right());
+    machine.take(0, Seen::Metrics(Ok(true)));
+    for _ in 0..3 {
+        machine.take(0, Seen::Prometheus(0, world.look(0)));
+    }
+    let waiting = World { sent: Some(Sent::default()), ..World::right() };
+    machine.take(0, Seen::Alertmanager(0, Ok(waiting.received())));
+    assert_eq!((machine.hop(), machine.outcome()), (Hop::Notified, None));
+    machine.take(500, Seen::Alertmanager(0, Ok(waiting.ended().received())));
+    let Some(Outcome::Failed(Hop::Notified, why)) = machine.outcome() else { panic!("it failed") };
+    assert!(why.saw.contains("no longer in Alertmanager"), "{why}");
 }
 
 #[test]
@@ -690,7 +705,7 @@ fn two_replicas_are_one_way() {
     let mut machine =
         Machine::new(drilled(), vec![replica("http://p"), replica("http://q")], vec![known]);
     machine.take(0, Seen::Metrics(Ok(true)));
-    let lost = Trouble::new("it cannot be reached", "see that it runs");
+    let lost = Trouble::new("Prometheus at http://p: it cannot be reached", "see that it runs");
     machine.take(0, Seen::Prometheus(0, Err(lost)));
     let said: Vec<Said> =
         (0..3).flat_map(|_| machine.take(0, Seen::Prometheus(1, world.look(0)))).collect();
@@ -760,4 +775,17 @@ fn what_it_may_delay_or_mute_is_said_before() {
     let warning = real.replace("critical", "warning");
     let mutes = before(&critical, &[known(&stack, &firing(&warning, "pager", ""))], "3m");
     assert!(mutes.refusals[0].contains("the drill would mute LockwatchTaskDown{"), "{mutes:?}");
+}
+
+#[test]
+fn routes_that_it_cannot_take_are_not_its_business() {
+    let config = CONFIG.replace(
+        "group_interval: 30s",
+        "routes: [{matchers: ['alertname=LockwatchWatchdog'], group_by: [cluster]}]",
+    );
+    let watchdog = json!([{"labels": {}, "receiver": {"name": "pager"},
+        "alerts": [{"labels": {"alertname": "LockwatchWatchdog"}, "fingerprint": "1"}]}]);
+    let ours = labels("alertname=LockwatchTaskDown drill=outbound");
+    let found = before(&ours, &[known(&config, &watchdog)], "3m");
+    assert_eq!((found.refusals.len(), found.warnings.len()), (0, 0), "{found:?}");
 }
