@@ -236,10 +236,16 @@ impl Prometheus {
     /// The newest samples that an expression gives.
     ///
     /// # Errors
-    /// As above.
-    pub async fn query(&self, expression: &str) -> Result<Option<Vec<Sample>>, Trouble> {
+    /// As above, and if it answers no queries: everything that is compatible does.
+    pub async fn query(&self, expression: &str) -> Result<Vec<Sample>, Trouble> {
         let path = format!("/api/v1/query?query={}", segment(expression));
-        let Some(vector) = self.get::<Vector>(&path).await? else { return Ok(None) };
+        let vector = self.get::<Vector>(&path).await?.ok_or_else(|| {
+            Trouble::new(
+                "it answers no queries (404)",
+                "see that --prometheus.url has its path prefix, as in http://mimir/prometheus",
+            )
+            .of(&self.server)
+        })?;
         let Vector { kind, result } = vector.value;
         let rows = match &*kind {
             "vector" => serde_json::from_value::<Vec<Row>>(result),
@@ -253,7 +259,7 @@ impl Prometheus {
         let sample = |Row { metric, value: (at, value) }: Row| {
             Some(Sample { labels: metric, value: value.parse().ok()?, at })
         };
-        Ok(Some(rows.into_iter().filter_map(sample).collect()))
+        Ok(rows.into_iter().filter_map(sample).collect())
     }
 
     /// How far in the past a group's rules look, which no API says: what they record is of that
@@ -266,7 +272,7 @@ impl Prometheus {
         let query = format!("max(timestamp({recorded}))");
         let newest = async || {
             let found = self.query(&query).await?;
-            Ok::<_, Trouble>(found.and_then(|found| found.first().map(|sample| sample.value)))
+            Ok::<_, Trouble>(found.first().map(|sample| sample.value))
         };
         for _ in 0..LOOKS {
             let before = newest().await?;

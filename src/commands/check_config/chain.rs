@@ -164,7 +164,7 @@ impl Seen {
         read: Option<&PrometheusConfig>,
     ) -> Result<(), Trouble> {
         let of = prometheus.server.shown();
-        let agents = prometheus.query("lockwatch_honor_labels").await?.unwrap_or_default();
+        let agents = prometheus.query("lockwatch_honor_labels").await?;
         let Some(targets) = prometheus.targets().await? else {
             self.item("agents", &format!("{} are known; it does not offer targets", agents.len()));
             if agents.is_empty() {
@@ -240,7 +240,7 @@ impl Seen {
             )),
             (false, _) => {}
         }
-        let clear = prometheus.query("count(lockwatch_task_clear)").await?.unwrap_or_default();
+        let clear = prometheus.query("count(lockwatch_task_clear)").await?;
         let is_up = targets.iter().any(|target| target.health == "up");
         if clear.is_empty() && is_up && !config.tasks.is_empty() {
             self.broken.push(format!(

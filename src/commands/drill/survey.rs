@@ -4,7 +4,7 @@ use serde_yaml::Value;
 
 use super::alertmanager::{Known, no_alertmanager};
 use super::hop::{Hop, Step, listed};
-use super::look::{at_alertmanager, query};
+use super::look::at_alertmanager;
 use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
@@ -100,8 +100,8 @@ impl Survey {
         let version = server.version().await.map_err(at(Hop::Scraped))?;
         self.clock(&shown, version.and_then(|version| version.date), now_s);
         let mut look = PrometheusLook {
-            mine: query(server, &drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
-            agents: query(server, prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
+            mine: server.query(&drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
+            agents: server.query(prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
             targets: server.targets().await.map_err(at(Hop::Scraped))?,
             groups: server.groups().await.map_err(at(Hop::Rule))?,
             ..PrometheusLook::default()
