@@ -49,6 +49,11 @@ const CONFIRMATION_MS: u64 = 250;
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
+/// The alert of a task that is down, and of a drill.
+pub const DOWN: &str = "LockwatchTaskDown";
+/// The series that says which version of the rules is loaded.
+pub const RULES_INFO: &str = "lockwatch:rules_info";
+
 /// An alert that fires.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {

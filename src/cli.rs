@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 use crate::commands::acl::AclOptions;
 use crate::commands::agent::{RunArguments, RunOptions};
-use crate::commands::check_config::{CheckOptions, TimingSources};
+use crate::commands::check_config::{ChainArguments, CheckOptions, TimingSources};
 use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::drill::DrillOptions;
@@ -136,6 +136,7 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
             connect: false,
             web_config: run.web_config,
             timing: TimingSources::default(),
+            chain: ChainArguments::default(),
         }));
     }
     Ok(Invocation::Run(run.into()))

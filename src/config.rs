@@ -40,6 +40,7 @@ mod zookeepers;
 
 pub use guard::{GuardConfig, Heartbeat, RESTARTS};
 
+pub(crate) use labels::OURS;
 pub use labels::{AGENT_LABELS, SITE_LABELS};
 pub use locate::Position;
 pub use login::{Login, PasswordSource};

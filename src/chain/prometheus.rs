@@ -1,5 +1,7 @@
 //! Prometheus, or what answers the same API.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -7,6 +9,11 @@ use super::answer::{Dated, get, no_answer, nullable};
 use super::exposition::{Labels, Sample, samples};
 use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
+
+/// How often it is tried to see an evaluation and its samples as one.
+const LOOKS: usize = 5;
+/// More than any rule looks into the past, in seconds.
+const DAY_SECONDS: f64 = 86_400.0;
 
 /// A Prometheus as it is reached.
 #[derive(Clone, Debug)]
@@ -73,9 +80,18 @@ pub struct Group {
     pub interval: f64,
     /// How long the newest evaluation took, in seconds.
     pub evaluation_time: f64,
+    /// When it began, as RFC 3339.
+    pub last_evaluation: String,
     /// The rules.
     #[serde(deserialize_with = "nullable")]
     pub rules: Vec<Rule>,
+}
+
+impl Group {
+    /// When the newest evaluation began, in milliseconds since the Unix epoch.
+    pub fn evaluated_ms(&self) -> Option<i64> {
+        lockwatch_watch::redis::rfc3339(self.last_evaluation.as_bytes())
+    }
 }
 
 /// A rule.
@@ -220,10 +236,16 @@ impl Prometheus {
     /// The newest samples that an expression gives.
     ///
     /// # Errors
-    /// As above.
-    pub async fn query(&self, expression: &str) -> Result<Option<Vec<Sample>>, Trouble> {
+    /// As above, and if it answers no queries: everything that is compatible does.
+    pub async fn query(&self, expression: &str) -> Result<Vec<Sample>, Trouble> {
         let path = format!("/api/v1/query?query={}", segment(expression));
-        let Some(vector) = self.get::<Vector>(&path).await? else { return Ok(None) };
+        let vector = self.get::<Vector>(&path).await?.ok_or_else(|| {
+            Trouble::new(
+                "it answers no queries (404)",
+                "see that --prometheus.url has its path prefix, as in http://mimir/prometheus",
+            )
+            .of(&self.server)
+        })?;
         let Vector { kind, result } = vector.value;
         let rows = match &*kind {
             "vector" => serde_json::from_value::<Vec<Row>>(result),
@@ -237,7 +259,37 @@ impl Prometheus {
         let sample = |Row { metric, value: (at, value) }: Row| {
             Some(Sample { labels: metric, value: value.parse().ok()?, at })
         };
-        Ok(Some(rows.into_iter().filter_map(sample).collect()))
+        Ok(rows.into_iter().filter_map(sample).collect())
+    }
+
+    /// How far in the past a group's rules look, which no API says: what they record is of that
+    /// time. `recorded` is a series that one of them records. In milliseconds, whole seconds; 0 where
+    /// it cannot be seen.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn behind_ms(&self, group: &str, recorded: &str) -> Result<u64, Trouble> {
+        let query = format!("max(timestamp({recorded}))");
+        let newest = async || {
+            let found = self.query(&query).await?;
+            Ok::<_, Trouble>(found.first().map(|sample| sample.value))
+        };
+        for _ in 0..LOOKS {
+            let before = newest().await?;
+            let groups = self.groups().await?.unwrap_or_default();
+            let evaluated = groups.iter().find(|it| it.name == group).and_then(Group::evaluated_ms);
+            // Both of one evaluation.
+            if let (Some(before), Some(evaluated_ms)) = (before, evaluated)
+                && newest().await? == Some(before)
+            {
+                let seconds = evaluated_ms as f64 / 1_000.0 - before;
+                // Whole seconds: its own instants differ by what an evaluation takes.
+                return Ok(
+                    Duration::from_secs_f64(seconds.clamp(0.0, DAY_SECONDS)).as_secs() * 1_000
+                );
+            }
+        }
+        Ok(0)
     }
 
     /// How many notifications each Alertmanager did not take, by its address.

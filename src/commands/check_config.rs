@@ -1,6 +1,7 @@
 //! `lockwatch check-config`: the report for a valid configuration, above all the worst-case time
 //! until an alert is sent.
 
+mod chain;
 mod connect;
 mod line;
 mod literal;
@@ -21,6 +22,7 @@ use crate::patterns::KEYS_PER_SECOND;
 use crate::text::durations::duration_text;
 use crate::text::identity::escape;
 use crate::text::terminal;
+pub use chain::ChainArguments;
 use literal::literal_names;
 pub use timing::{Delay, PageTiming, TimingSources};
 
@@ -39,9 +41,13 @@ pub struct CheckOptions {
     /// What the user says about Prometheus and Alertmanager.
     #[command(flatten)]
     pub timing: TimingSources,
+    /// Where the real ones are asked.
+    #[command(flatten)]
+    pub chain: ChainArguments,
 }
 
-/// Runs the command. The exit code is 1 if a server was asked and cannot be used.
+/// Runs the command. The exit code is 1 if a server was asked and cannot be used, or if the chain was
+/// asked and no alert can go out.
 ///
 /// # Errors
 /// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.
@@ -58,16 +64,26 @@ pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");
     }
-    let timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
-    for warning in &timing.warnings {
+    let mut timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
+    let seen = match options.chain.is_given() {
+        true => Some(chain::ask(&options.chain, &config, &mut timing).await?),
+        false => None,
+    };
+    let timing = timing.with_given(&options.timing);
+    let (chain, doubts, broken) =
+        seen.map(|seen| (seen.text, seen.warnings, seen.broken)).unwrap_or_default();
+    for warning in timing.warnings.iter().chain(&doubts) {
         eprintln!("warning: {warning}");
     }
-    let mut text = report(&config, &timing);
-    let mut is_good = true;
+    for error in &broken {
+        eprintln!("error: {error}");
+    }
+    let mut text = report(&config, &timing) + &chain;
+    let mut is_good = broken.is_empty();
     if options.connect {
         let (connections, all_answer) = connect::report(&config).await;
         text.push_str(&connections);
-        is_good = all_answer;
+        is_good &= all_answer;
     }
     let shown = terminal::show(text)?;
     Ok(if is_good { shown } else { ExitCode::FAILURE })

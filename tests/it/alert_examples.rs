@@ -118,7 +118,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
             | "LockwatchAgentRestarting"
     );
     if alert == "LockwatchWatchdog" {
-        return reported("dead-mans-switch".to_owned(), "cluster", 0);
+        return reported("dead-mans-switch".to_owned(), "cluster,drill", 0);
     }
     if !is_page {
         return reported(whose("chat"), "alertname,store,cluster,drill", 30_000);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may panic")]
 #![allow(clippy::indexing_slicing, reason = "a test may panic")]
 
+mod chain;
 mod dashboards;
 mod demo;
 mod drill;

@@ -12,6 +12,9 @@ use crate::chain::config::{
 use crate::config::{parse_yaml, read_text};
 use crate::text::durations::{duration_text, parse_duration_ms};
 
+/// How the origin of a delay begins that nobody named.
+const DEFAULT: &str = "the default of ";
+
 /// One delay and the source of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
@@ -24,6 +27,13 @@ pub struct Delay {
 impl Delay {
     pub(super) fn new(ms: u64, origin: &str) -> Delay {
         Delay { ms, origin: origin.to_owned() }
+    }
+
+    /// Of several programs, the slowest counts. A default is a guess, which any knowledge replaces.
+    pub(super) fn slower(&mut self, other: Delay) {
+        if self.origin.starts_with(DEFAULT) || other.ms > self.ms {
+            *self = other;
+        }
     }
 }
 
@@ -70,13 +80,12 @@ pub struct PageTiming {
 
 impl Default for PageTiming {
     fn default() -> PageTiming {
-        let (prometheus, alertmanager) =
-            ("the default of Prometheus", "the default of Alertmanager");
+        let default = |ms, program| Delay::new(ms, &format!("{DEFAULT}{program}"));
         PageTiming {
-            scrape: Delay::new(INTERVAL_DEFAULT_MS, prometheus),
+            scrape: default(INTERVAL_DEFAULT_MS, "Prometheus"),
             offset: None,
-            evaluation: Delay::new(INTERVAL_DEFAULT_MS, prometheus),
-            group_wait: Delay::new(GROUP_WAIT_DEFAULT_MS, alertmanager),
+            evaluation: default(INTERVAL_DEFAULT_MS, "Prometheus"),
+            group_wait: default(GROUP_WAIT_DEFAULT_MS, "Alertmanager"),
             warnings: Vec::new(),
         }
     }
@@ -169,7 +178,7 @@ impl PageTiming {
             Some(route) => {
                 let origin =
                     format!("{name}, the longest of its routes, to {}", quoted(&route.receiver));
-                self.group_wait = Delay::new(route.group_wait_ms, &origin);
+                self.group_wait.slower(Delay::new(route.group_wait_ms, &origin));
             }
             None => self.warnings.push(format!(
                 "{name}: no receiver of a route has an integration (`*_configs`), so nobody is \

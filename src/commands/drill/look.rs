@@ -3,7 +3,7 @@
 use super::alertmanager::AlertmanagerLook;
 use super::hop::Hop;
 use super::prometheus::{AGENTS, Drilled, PrometheusLook};
-use crate::chain::{Alertmanager, Prometheus, Sample, Trouble};
+use crate::chain::{Alertmanager, Prometheus, Trouble};
 
 /// Of so many silences, who made them is asked.
 const SILENCES_MAX: usize = 3;
@@ -16,16 +16,16 @@ pub(super) async fn at_prometheus(
 ) -> Result<PrometheusLook, Trouble> {
     let mut look = PrometheusLook::default();
     if hop == Hop::Scraped {
-        look.mine = query(prometheus, &drilled.agent_query()).await?;
+        look.mine = prometheus.query(&drilled.agent_query()).await?;
         if look.mine.is_empty() {
-            look.agents = query(prometheus, AGENTS).await?;
+            look.agents = prometheus.query(AGENTS).await?;
         }
         look.targets = prometheus.targets().await?;
     } else {
         look.alerts = prometheus.alerts().await?;
     }
     if hop <= Hop::Firing || look.alerts.is_none() {
-        look.series = query(prometheus, &drilled.series_query()).await?;
+        look.series = prometheus.query(&drilled.series_query()).await?;
     }
     if matches!(hop, Hop::Rule | Hop::Firing) {
         look.groups = prometheus.groups().await?;
@@ -36,20 +36,6 @@ pub(super) async fn at_prometheus(
         look.refused = prometheus.notification_errors().await.unwrap_or_default();
     }
     Ok(look)
-}
-
-/// What an expression gives.
-pub(super) async fn query(
-    prometheus: &Prometheus,
-    expression: &str,
-) -> Result<Vec<Sample>, Trouble> {
-    prometheus.query(expression).await?.ok_or_else(|| {
-        Trouble::new(
-            "it answers no queries (404)",
-            "see that --prometheus.url has its path prefix, as in http://mimir/prometheus",
-        )
-        .of(&prometheus.server)
-    })
 }
 
 /// What an Alertmanager shows.

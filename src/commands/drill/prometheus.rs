@@ -3,8 +3,7 @@
 use super::hop::{Step, listed};
 use crate::chain::{Alert, Alertmanagers, Group, Labels, Rule, Sample, Target};
 
-/// The alert of a drill.
-pub(super) const ALERT: &str = "LockwatchTaskDown";
+pub(super) use crate::alerts::DOWN as ALERT;
 /// The series that the agent publishes.
 pub(super) const PUBLISHED: &str = "lockwatch_task_problem_seconds";
 /// What the alert is made of.
@@ -15,8 +14,7 @@ const RECORDED_BEFORE: &str = "agent:lockwatch_problem_seconds";
 const NEEDED: [&str; 4] = ["instance:lockwatch_up", RECORDED_BEFORE, RECORDED, ALERT];
 /// All agents that Prometheus knows.
 pub(super) const AGENTS: &str = "timestamp(lockwatch_build_info)";
-/// Which rules are loaded.
-pub(super) const RULES: &str = "lockwatch:rules_info";
+pub(super) use crate::alerts::RULES_INFO as RULES;
 
 /// The drill, as Prometheus may see it.
 #[derive(Clone, Debug, Default, PartialEq)]

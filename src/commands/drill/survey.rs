@@ -4,7 +4,7 @@ use serde_yaml::Value;
 
 use super::alertmanager::{Known, no_alertmanager};
 use super::hop::{Hop, Step, listed};
-use super::look::{at_alertmanager, query};
+use super::look::at_alertmanager;
 use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
@@ -100,8 +100,8 @@ impl Survey {
         let version = server.version().await.map_err(at(Hop::Scraped))?;
         self.clock(&shown, version.and_then(|version| version.date), now_s);
         let mut look = PrometheusLook {
-            mine: query(server, &drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
-            agents: query(server, prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
+            mine: server.query(&drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
+            agents: server.query(prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
             targets: server.targets().await.map_err(at(Hop::Scraped))?,
             groups: server.groups().await.map_err(at(Hop::Rule))?,
             ..PrometheusLook::default()
@@ -115,9 +115,11 @@ impl Survey {
         self.rules(&shown, &look);
         let config = server.config().await.map_err(at(Hop::Scraped))?;
         let config = config.and_then(|text| parse_yaml(&text, "Prometheus' configuration").ok());
-        let age = query(server, &format!("time() - timestamp({RULES})")).await;
-        let age = age.map_err(at(Hop::Rule))?.first().map_or(0.0, |sample| sample.value);
-        let pace = pace(&look, config.as_ref(), age);
+        let behind_ms = match look.group() {
+            Some(group) => server.behind_ms(&group.name, RULES).await.map_err(at(Hop::Rule))?,
+            None => 0,
+        };
+        let pace = pace(&look, config.as_ref(), behind_ms);
         self.paces.push(pace);
         // Without its own metrics there is a deadline, too.
         let refused = server.notification_errors().await.unwrap_or_default();
@@ -280,8 +282,8 @@ impl Survey {
     }
 }
 
-/// How fast a Prometheus is. `age_s`: how old the newest sample of a rule is.
-fn pace(look: &PrometheusLook, config: Option<&Value>, age_s: f64) -> Pace {
+/// How fast a Prometheus is. `behind_ms`: how far in the past its rules look.
+fn pace(look: &PrometheusLook, config: Option<&Value>, behind_ms: u64) -> Pace {
     let config = config.and_then(|config| PrometheusConfig::read(config).ok());
     let config = config.as_ref();
     let of_target = look.target().and_then(|it| parse_duration_ms(&it.scrape_interval).ok());
@@ -292,12 +294,10 @@ fn pace(look: &PrometheusLook, config: Option<&Value>, age_s: f64) -> Pace {
     let group = look.group();
     let rule = group.and_then(|group| group.rules.iter().find(|rule| is_the_alert(rule)));
     let evaluation_ms = group.map_or(INTERVAL_DEFAULT_MS, |group| ms(group.interval));
-    // The sample is at least as old as the rules look into the past.
-    let seen_ms = ms(age_s).saturating_sub(evaluation_ms);
     Pace {
         scrape_ms: of_target.or(of_jobs).unwrap_or(INTERVAL_DEFAULT_MS),
         evaluation_ms,
-        offset_ms: config.map_or(0, |config| config.rule_query_offset_ms).max(seen_ms),
+        offset_ms: config.map_or(0, |config| config.rule_query_offset_ms).max(behind_ms),
         for_ms: rule.map_or(0, |rule| ms(rule.duration)),
     }
 }

@@ -25,14 +25,14 @@ struct Round {
 
 /// When the lease that the script began under may end, as its guard reckons. A renewal would only
 /// make the overrun shorter.
-fn first_end(scripts: &[i32]) -> Mono {
+fn first_end(scripts: &[i32]) -> Option<Mono> {
     let of = |pid: &i32| {
         let variables = fs::read_to_string(format!("/proc/{pid}/environ")).ok()?;
         let mut variables = variables.split('\0');
         let dead_by = variables.find_map(|one| one.strip_prefix("LOCKWATCH_DEADLINE_BOOT_MS="))?;
         Some(Mono::at(dead_by.parse().ok()?).plus_ms(MARGIN_MS))
     };
-    scripts.iter().find_map(of).unwrap()
+    scripts.iter().find_map(of)
 }
 
 /// A stopped process that looks at all processes once when it wakes. A machine under load is late
@@ -57,12 +57,16 @@ enum Wakes {
 fn round(guards: &[Guard; 2], runs: usize, all: bool, wakes: Wakes) -> Round {
     let first = &guards[runs];
     let overruns = || first.said().matches("overrun: ").count();
-    let (keeper, scripts, before) = (first.keeper(), first.scripts(), overruns());
+    let (keeper, before) = (first.keeper(), overruns());
+    // A process that has only just begun still has the variables of its parent.
+    let (scripts, lease_end) = until("the script has its deadline", || {
+        let scripts = first.scripts();
+        first_end(&scripts).map(|end| (scripts, end))
+    });
     signal("STOP", &[first.pid(), keeper]);
     if all {
         signal("STOP", &scripts);
     }
-    let lease_end = first_end(&scripts);
     until("the other one runs", || (!guards[1 - runs].scripts().is_empty()).then_some(()));
     let woken = Pid::from_raw(match wakes {
         Wakes::Guard => first.pid(),
