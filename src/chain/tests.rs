@@ -128,6 +128,6 @@ async fn clocks_and_samples_are_read() {
     let vector = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":
         {"__name__":"up","job":"lockwatch"},"value":[1796046558.308,"1764510493.12"]}]}}"#;
     let prometheus = Prometheus { server: server(response("200 OK", "", vector)).await };
-    let samples = prometheus.query("up").await.unwrap().unwrap();
+    let samples = prometheus.query("up").await.unwrap();
     assert_eq!((samples[0].name(), samples[0].value), ("up", 1_764_510_493.12));
 }
