@@ -65,11 +65,11 @@ pub struct Access<const WHO: usize> {
 
 /// The flags that name a file: what follows the prefix, and the help.
 const FILES: [(&str, &str); 5] = [
-    ("ca-file", "File with the authorities that may sign its certificate [default: the system's]"),
-    ("cert-file", "File with the certificate to show to it"),
-    ("key-file", "File with the private key of that certificate"),
-    ("login-file", "File whose first line is user:password for it"),
-    ("token-file", "File whose first line is a bearer token for it"),
+    ("ca-file", "The authorities that may sign its certificate [default: the system's]"),
+    ("cert-file", "The certificate to show to it"),
+    ("key-file", "The private key of that certificate"),
+    ("login-file", "user:password for it, in the first line"),
+    ("token-file", "A bearer token for it, in the first line"),
 ];
 
 impl<const WHO: usize> Access<WHO> {
@@ -147,7 +147,7 @@ impl<const WHO: usize> Args for Access<WHO> {
         let header = Arg::new(flag.clone()).long(flag).value_name("HEADER");
         command.arg(
             header
-                .help("A header of each request, like 'X-Scope-OrgID: team'; repeatable")
+                .help("A header to send, like 'X-Scope-OrgID: team'; repeatable")
                 .action(ArgAction::Append)
                 .value_parser(|text: &str| {
                     Header::new(text).ok_or("write it like 'X-Scope-OrgID: team'")

@@ -134,7 +134,7 @@ impl Command {
                 self.print.line("There is no drill at this agent.");
                 return Exit::Success;
             }
-            Err(trouble) => return self.print.failed(Hop::Agent, &trouble),
+            Err(trouble) => return self.print.failed(None, Hop::Agent, &trouble),
         };
         // Perhaps it had notified somebody: the agent then waits before the next one.
         match self.agent.stop(&drill.id, true).await {
@@ -142,14 +142,14 @@ impl Command {
                 self.print.line(&format!("The drill {} of {} is stopped.", drill.id, drill.task));
                 Exit::Success
             }
-            Err(trouble) => self.print.failed(Hop::Agent, &trouble),
+            Err(trouble) => self.print.failed(None, Hop::Agent, &trouble),
         }
     }
 
     async fn run(&mut self) -> anyhow::Result<Exit> {
         let tasks = match self.agent.tasks().await {
             Ok(list) => list.tasks,
-            Err(trouble) => return Ok(self.print.failed(Hop::Agent, &trouble)),
+            Err(trouble) => return Ok(self.print.failed(None, Hop::Agent, &trouble)),
         };
         let chosen = match self.chosen(&tasks) {
             Ok(chosen) => chosen,
@@ -202,7 +202,7 @@ impl Command {
         ));
         let surveyed = match self.surveyed().await? {
             Some(Ok(survey)) => survey,
-            Some(Err((hop, trouble))) => return Ok(none(self.print.failed(hop, &trouble))),
+            Some(Err((hop, trouble))) => return Ok(none(self.print.failed(None, hop, &trouble))),
             None => return Ok(none(self.print.interrupted("It did not begin."))),
         };
         if !self.may_begin(task, &surveyed) {
@@ -218,7 +218,7 @@ impl Command {
         // Not to be interrupted: it may have begun, and must be ended then.
         let drill = match self.agent.begin(&start).await {
             Ok(drill) => drill,
-            Err(trouble) => return Ok(none(self.print.failed(Hop::Agent, &trouble))),
+            Err(trouble) => return Ok(none(self.print.failed(None, Hop::Agent, &trouble))),
         };
         let clock = Clock::start();
         self.print.passed(clock, Hop::Agent, &begun(&drill, lasts_ms));
@@ -240,7 +240,7 @@ impl Command {
                 print.interrupted("The drill is stopped.")
             }
             Some(Outcome::Failed(hop, trouble)) => {
-                let exit = print.failed(hop, &trouble);
+                let exit = print.failed(Some(clock), hop, &trouble);
                 if hop > Hop::Firing {
                     print.line("The drill is stopped: its alert ends within the next intervals.");
                 }
@@ -253,7 +253,7 @@ impl Command {
                 ended.is_last = over.is_none();
                 let exit = print.concluded(&outcome, took_ms, unproved);
                 match over {
-                    Some(Outcome::Failed(hop, trouble)) => print.failed(hop, &trouble),
+                    Some(Outcome::Failed(hop, trouble)) => print.failed(Some(clock), hop, &trouble),
                     Some(_) => exit,
                     None => {
                         print.line("It is stopped; that it is over everywhere was not awaited.");

@@ -34,9 +34,11 @@ impl Printer {
         self.hop(Some(clock), hop, Style::Good, words);
     }
 
-    /// A hop that was not, with what to do.
-    pub(super) fn failed(&self, hop: Hop, Trouble { saw, remedy }: &Trouble) -> Exit {
-        self.hop(None, hop, Style::Critical, saw);
+    /// A hop that was not, with what to do. Before a drill begins there is no time.
+    pub(super) fn failed(&self, clock: Option<Clock>, hop: Hop, trouble: &Trouble) -> Exit {
+        let Trouble { saw, remedy } = trouble;
+        let after = clock.map(|clock| format!("after {}: ", seconds(clock.now().ms())));
+        self.hop(None, hop, Style::Critical, &(after.unwrap_or_default() + saw));
         if !remedy.is_empty() {
             self.paragraph("What to do: ", remedy);
         }
