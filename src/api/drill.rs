@@ -18,7 +18,7 @@
 //! | 403 | the configuration has no `drill: true`, or another site's page asks |
 //! | 404 | no such task; an id of another agent, or of a drill that is over, with the reason |
 //! | 409 | another drill runs: of which task, since when, who began it |
-//! | 429 | less than ten minutes after one that reached a notification, or may have: one that was not stopped; `Retry-After` says how many seconds |
+//! | 429 | too early, `Retry-After` says for how many seconds: less than ten minutes after one that reached a notification, or may have, because nobody stopped it |
 
 use std::collections::BTreeMap;
 

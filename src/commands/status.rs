@@ -102,7 +102,7 @@ struct Look {
 }
 
 enum View {
-    All(TaskList),
+    All(Box<TaskList>),
     One(Box<OneTask>),
 }
 

@@ -25,8 +25,8 @@ pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Incoming>,
     foreign: &str,
     form: &str,
-) -> Result<T, Reply> {
-    let refused = |status, sentence| Err(json_error(status, sentence));
+) -> Result<T, Box<Reply>> {
+    let refused = |status, sentence| Err(Box::new(json_error(status, sentence)));
     if is_of_another_site(request.headers()) {
         return refused(StatusCode::FORBIDDEN, foreign);
     }
@@ -35,7 +35,7 @@ pub(super) async fn read<T: DeserializeOwned>(
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
     }
     if let Err(refusal) = nothing_asked(&request) {
-        return Err(refusal.reply());
+        return Err(Box::new(refusal.reply()));
     }
     let bytes = usize::try_from(BODY_BYTES_MAX).unwrap_or(usize::MAX);
     let body = timeout(SENT_WITHIN, Limited::new(request.into_body(), bytes).collect()).await;

@@ -41,14 +41,14 @@ impl Site {
     pub(super) async fn start_drill(&self, request: Request<Incoming>) -> Reply {
         let by = match self.admitted(&request) {
             Ok(by) => by,
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         let form = "Send {\"task\": NAME, \"seconds\": NUMBER}, if you like with \"severity\" and \
                     \"after\": texts that are not empty, and at least one second.";
         let StartDrill { task, severity, seconds, after } =
             match body::read(request, FOREIGN, form).await {
                 Ok(start) => start,
-                Err(refusal) => return refusal,
+                Err(refusal) => return *refusal,
             };
         if seconds == 0 || severity.as_deref() == Some("") {
             return json_error(StatusCode::BAD_REQUEST, form);
@@ -59,28 +59,26 @@ impl Site {
 
     pub(super) async fn change_drill(&self, id: String, request: Request<Incoming>) -> Reply {
         if let Err(refusal) = self.admitted(&request) {
-            return refusal;
+            return *refusal;
         }
         let form = "Send {\"do\": \"renew\"}, or {\"do\": \"stop\", \"notified\": true} or false.";
         let kind = match body::read(request, FOREIGN, form).await {
             Ok(Change::Renew) => DrillRequestKind::Renew(id),
             Ok(Change::Stop { notified }) => DrillRequestKind::Stop { id, notified },
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         self.pass(StatusCode::OK, kind).await
     }
 
     /// The user that asks, where users log in, or why nobody may ask.
-    fn admitted(&self, request: &Request<Incoming>) -> Result<Option<String>, Reply> {
+    fn admitted(&self, request: &Request<Incoming>) -> Result<Option<String>, Box<Reply>> {
         let user = request.extensions().get::<LoggedIn>().map(|LoggedIn(user)| user.clone());
-        match &self.context.drills {
-            Some(drills) if drills.needs_login && user.is_none() => Err(json_error(
-                StatusCode::FORBIDDEN,
-                "Log in: an agent that others reach must \
-                    know who begins and ends drills.",
-            )),
-            _ => Ok(user),
+        let needs_login = self.context.drills.as_ref().is_some_and(|drills| drills.needs_login);
+        if needs_login && user.is_none() {
+            let sentence = "Log in: an agent that others reach must know who begins drills.";
+            return Err(Box::new(json_error(StatusCode::FORBIDDEN, sentence)));
         }
+        Ok(user)
     }
 
     async fn pass(&self, good: StatusCode, kind: DrillRequestKind) -> Reply {

@@ -49,7 +49,7 @@ impl Site {
         let form = "Send {\"want\": \"on\"} or {\"want\": \"off\"}.";
         let Asked { want } = match body::read(request, foreign, form).await {
             Ok(asked) => asked,
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         self.flip(task, user, want == Wish::On).await
     }

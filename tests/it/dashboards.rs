@@ -27,6 +27,25 @@ fn dashboards_are_sound() {
     assert_eq!(mistakes(&board::all()), "");
 }
 
+/// A drill is no task, and no trouble.
+#[test]
+fn no_query_shows_a_drill() {
+    const OF_DRILLS: [&str; 4] =
+        ["lockwatch_task_clear{", "lockwatch:problem_seconds{", "ALERTS{", "ALERTS_FOR_STATE{"];
+    let mut found = 0;
+    for name in ["overview", "task", "agent"] {
+        let text = fs::read_to_string(format!("dashboards/lockwatch-{name}.json")).unwrap();
+        for series in OF_DRILLS {
+            for query in text.split(series).skip(1) {
+                let matchers = query.split('}').next().unwrap();
+                assert!(matchers.contains(r#"drill=\"\""#), "{name}: {series}{matchers}}}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 20, "found {found}");
+}
+
 /// Each check can fail: one error in one dashboard gives the expected message.
 #[test]
 fn each_mistake_is_found() {

@@ -253,7 +253,7 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         paths::EXPLANATION.of("{name}").replace("%7B", "{").replace("%7D", "}"): explanation,
         paths::WANT.of("{name}").replace("%7B", "{").replace("%7D", "}"): {"post": want},
         paths::DRILL: {"get": present_drill, "post": start_drill},
-        paths::DRILL_BY_ID.of("{id}").replace("%7B", "{").replace("%7D", "}"): {"post": change_drill},
+        format!("{}/{{id}}", paths::DRILL): {"post": change_drill},
         paths::EVENTS: event_list,
         paths::OPENAPI: description,
     })
@@ -275,7 +275,7 @@ fn drills(schemas: &mut SchemaGenerator, error: &Value) -> [Value; 3] {
         ("400", "The body is none of these, or there are parameters."),
         (
             "403",
-            "`drill: true` is not configured, another site's page sent it, or nobody has logged in.",
+            "No `drill: true` is configured, another site's page sent it, or nobody logged in.",
         ),
         ("404", "There is no such task."),
         ("409", "Another drill runs: of which task, since when, and who began it."),
@@ -289,7 +289,7 @@ fn drills(schemas: &mut SchemaGenerator, error: &Value) -> [Value; 3] {
     ];
     let start = Answers {
         id: "startDrill",
-        summary: "Begins a drill: a task `lockwatch-drill` that is down, with the labels of a real one.",
+        summary: "Begins a drill: a synthetic task that is down, with the labels of a real one.",
         description: Some(
             "`lockwatch drill` sends this, follows the alert, and ends the drill. It \
             ends by itself 30 s after it was renewed last.",

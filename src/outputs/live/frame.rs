@@ -8,7 +8,7 @@ use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::Verdict;
 use serde::Serialize;
 use serde::ser::Serializer;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::table::{Changes, Table};
 use crate::outputs::json::text;
@@ -104,14 +104,20 @@ impl Encoder {
     }
 }
 
+/// The data of a heartbeat.
+#[derive(Serialize)]
+struct Beat<'a> {
+    at: i64,
+    stopped: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drill: Option<&'a str>,
+}
+
 /// A heartbeat: nothing has changed, or `stopped` says why earlier frames are not current. As every
 /// frame it has what is said of the drill that runs.
 pub(crate) fn beat(at: AgentWall, stopped: Option<&str>, drill: Option<&str>) -> Bytes {
     let stopped = stopped.map_or(Value::Bool(false), Value::from);
-    let mut data = json!({ "at": at.0, "stopped": stopped });
-    if let Some(drill) = drill {
-        data["drill"] = drill.into();
-    }
+    let data = Beat { at: at.0, stopped, drill };
     format!("event: beat\ndata: {}\n\n", text(&data)).into()
 }
 
