@@ -20,8 +20,9 @@ const LONGEST_MS: u64 = 15 * 60_000;
 const RENEWED_WITHIN_MS: u64 = 30_000;
 /// How long the next drill must wait after one that reached a human, or may have.
 const PAUSE_MS: u64 = 10 * 60_000;
-/// A drill that ended not longer ago may have another one follow without that pause.
-const FOLLOWED_WITHIN_MS: u64 = 60_000;
+/// A drill that ended not longer ago may have another one follow without that pause: until then the
+/// end of its alert is awaited, which takes minutes where scrapes and evaluations do.
+const FOLLOWED_WITHIN_MS: u64 = 5 * 60_000;
 
 /// A drill.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,8 +38,8 @@ pub struct StartDrill {
     pub severity: Option<String>,
     /// How many seconds it lasts at most; more than 900 is 900.
     pub seconds: u64,
-    /// The id of the drill that it follows, which was the newest one and ended less than a minute
-    /// ago: no pause is needed after that one.
+    /// The id of the drill that it follows, which was the newest one and ended less than five
+    /// minutes ago: no pause is needed after that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }

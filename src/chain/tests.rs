@@ -1,7 +1,10 @@
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
 use super::alertmanager::sent;
 use super::answer::no_answer;
 use super::*;
-use crate::http::client::Answer;
+use crate::http::client::{Answer, Server};
 
 fn answer(status: u16, body: &'static str) -> Answer {
     Answer { status, body: body.into(), ..Answer::default() }
@@ -52,4 +55,79 @@ fn alerts_of_both_ages_are_read() {
     assert_eq!((read(old).muted_by, read(old).inhibited_by.len()), (None, 1));
     assert_eq!(read(new).muted_by, Some(vec!["always".to_owned()]));
     assert_eq!(without_api_path("http://a:1/am/api/v2/alerts"), "http://a:1/am");
+}
+
+/// A server that answers each request with these bytes, and closes.
+async fn server(response: Vec<u8>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(&response).await;
+        }
+    });
+    Server { name: "Prometheus", flags: "--prometheus", url, body_max: 4096, ..Server::default() }
+}
+
+fn response(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+#[tokio::test]
+async fn whatever_answers_has_words_and_a_remedy() {
+    let agent_mode =
+        r#"{"status":"error","errorType":"execution","error":"unavailable with Prometheus Agent"}"#;
+    for (response, saw, remedy) in [
+        (
+            response("401 Unauthorized", "", ""),
+            "it asks for a login (401)",
+            "--prometheus.login-file",
+        ),
+        (response("403 Forbidden", "", "not yours"), "it forbids", "use a login that may read it"),
+        (
+            response("302 Found", "location: https://sso.example/sign-in\r\n", "<html>"),
+            "it leads to https://sso.example/sign-in",
+            "--prometheus.url",
+        ),
+        (response("200 OK", "", "<!DOCTYPE html>"), "an HTML page (200)", "login page"),
+        (response("200 OK", "", "OK\u{1b}[2J"), r": OK\x1b[2J", "--prometheus.url"),
+        (response("200 OK", "", "{\"status\":\"succ"), "not as expected", "--prometheus.url"),
+        (response("502 Bad Gateway", "", "<html>"), "it answers 502", "its log"),
+        (response("422 Unprocessable", "", agent_mode), "agent mode", "to which this one writes"),
+        (
+            response("200 OK", "", &"x".repeat(5000)),
+            "its answer is larger than",
+            "--prometheus.url",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{\"status\":".to_vec(),
+            "its answer ends in the middle",
+            "--prometheus.url",
+        ),
+        (b"SSH-2.0-OpenSSH_9\r\n".to_vec(), "Prometheus at http://127.0.0.1", "--prometheus.url"),
+    ] {
+        let prometheus = Prometheus { server: server(response).await };
+        let trouble = prometheus.groups().await.unwrap_err();
+        assert!(trouble.saw.contains(saw), "{saw}: {trouble}");
+        assert!(trouble.remedy.contains(remedy), "{saw}: {trouble}");
+    }
+    let not_there = response("404 Not Found", "", "404 page not found");
+    let other = Prometheus { server: server(not_there).await };
+    assert_eq!(other.groups().await, Ok(None));
+}
+
+#[tokio::test]
+async fn clocks_and_samples_are_read() {
+    let date = "date: Mon, 30 Nov 2026 13:48:10 GMT\r\n";
+    let version = r#"{"status":"success","data":{"version":"2.42.0"}}"#;
+    let prometheus = Prometheus { server: server(response("200 OK", date, version)).await };
+    let version = prometheus.version().await.unwrap().unwrap();
+    assert_eq!((&*version.value, version.date), ("2.42.0", Some(1_796_046_490)));
+    let vector = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":
+        {"__name__":"up","job":"lockwatch"},"value":[1796046558.308,"1764510493.12"]}]}}"#;
+    let prometheus = Prometheus { server: server(response("200 OK", "", vector)).await };
+    let samples = prometheus.query("up").await.unwrap();
+    assert_eq!((samples[0].name(), samples[0].value), ("up", 1_764_510_493.12));
 }

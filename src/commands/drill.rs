@@ -247,10 +247,11 @@ impl Command {
                 exit
             }
             Some(outcome) => {
+                let unproved = machine.unproved();
                 machine.stopped(clock.now().ms());
                 let over = follow(&mut machine, &chain, &drilled, "", clock, stop, print).await;
                 ended.is_last = over.is_none();
-                let exit = print.concluded(&outcome, took_ms, machine.unproved());
+                let exit = print.concluded(&outcome, took_ms, unproved);
                 match over {
                     Some(Outcome::Failed(hop, trouble)) => print.failed(hop, &trouble),
                     Some(_) => exit,

@@ -158,7 +158,7 @@ fn a_round_over_all_routes_is_one_start() {
         79  start 100 after a-1 => a-2 until 179; a-2 began
         90  stop a-2 notified => a-2 until 90; a-2 ended at 90 stopped
         91  start 100 after a-1 => wait 599
-        150 start 100 after a-2 => wait 540
+        390 start 100 after a-2 => wait 300
     ");
 }
 

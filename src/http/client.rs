@@ -5,6 +5,7 @@ mod refusal;
 mod server;
 mod tls;
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -148,15 +149,17 @@ impl Server {
 
     /// Why a body could not be read.
     fn unread(&self, error: Box<dyn std::error::Error + Send + Sync>) -> anyhow::Error {
-        if error.is::<LengthLimitError>() {
-            return anyhow!("its answer is larger than {} MiB", self.body_max >> 20);
-        }
-        match error.downcast::<hyper::Error>() {
-            Ok(error) if error.is_incomplete_message() => {
-                anyhow!("its answer ends in the middle")
+        let error = anyhow::Error::from_boxed(error);
+        let is_cut = |cause: &(dyn std::error::Error + 'static)| {
+            let cause = cause.downcast_ref::<io::Error>();
+            cause.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+        };
+        match () {
+            () if error.is::<LengthLimitError>() => {
+                anyhow!("its answer is larger than {} MiB", self.body_max >> 20)
             }
-            Ok(error) => (*error).into(),
-            Err(error) => anyhow::Error::from_boxed(error),
+            () if error.chain().any(is_cut) => anyhow!("its answer ends in the middle"),
+            () => error,
         }
     }
 }
