@@ -340,7 +340,7 @@ async fn found(servers: &[Prometheus]) -> Vec<Alertmanager> {
     let mut urls: Vec<String> = Vec::new();
     for server in servers {
         // Why one does not answer is said by the survey.
-        let notified = server.alertmanagers().await.ok().flatten().unwrap_or_default();
+        let notified = look::whom(server).await.ok().flatten().unwrap_or_default();
         let all = notified.active_alertmanagers.iter();
         urls.extend(all.map(|address| without_api_path(&address.url).to_owned()));
     }
