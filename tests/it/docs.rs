@@ -319,7 +319,7 @@ fn the_documentation_stays_short() {
     // The table of libraries is looked up, not read.
     let inside = inside.filter(|page| !page.path.ends_with("libraries.md"));
     let docs: usize = inside.map(|page| words(&page.text)).sum();
-    assert!(docs <= 34_000, "docs/ has {docs} words");
+    assert!(docs <= 35_000, "docs/ has {docs} words");
     let map = words(&Document::read("ARCHITECTURE.md").text);
     assert!(map <= 2_500, "ARCHITECTURE.md has {map} words");
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -13,6 +13,7 @@ use super::timing::{Delay, PageTiming};
 use crate::alerts::{DOWN, RULES, RULES_INFO, rule_names, stated_version};
 use crate::chain::config::{AlertmanagerConfig, PrometheusConfig, quoted};
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
+use crate::clock::Clock;
 use crate::commands::ask::{ALERTMANAGER, Access, PROMETHEUS};
 use crate::config::{Config, OURS, parse_yaml};
 use crate::http::client::Server;
@@ -408,7 +409,7 @@ impl Seen {
     }
 
     fn clock(&mut self, of: &str, date: Option<u64>) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = u64::try_from(Clock::start().wall().0 / 1_000).unwrap_or(0);
         if let Some(date) = date.filter(|date| date.abs_diff(now) > CLOCKS_DIFFER) {
             self.warnings.push(format!(
                 "the clock of {of} differs from this machine's by {}: set them by NTP",

@@ -314,6 +314,14 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     // A notification ends with the first request that succeeds; so none is in flight or failed.
     let is_sent = |since: &Since| since.answered >= since.needed && since.answered >= since.begun;
     if !since.is_empty() && since.values().all(is_sent) {
+        if let Some(other) = counted_together(drilled, all, repeats_often) {
+            return Step::Unseen(format!(
+                "requests of {} are counted together with those for {other}, which are repeated \
+                 often. See the receiver itself, or start Alertmanager with \
+                 --enable-feature=receiver-name-in-metrics (0.27 and later)",
+                listed(since.keys())
+            ));
+        }
         let kinds = since.keys().map(|kind| format!("{kind} of {}", listed(&receivers)));
         return Step::Passed(listed(kinds));
     }
@@ -401,9 +409,22 @@ fn of_kind(readable: &[&Known], kind: &str, receivers: &BTreeSet<&str>) -> Since
     all
 }
 
-/// Alerts whose notifications are counted together with those of the drill, by the same kind of
-/// integration: then they may have been theirs.
-pub(super) fn counted_together(drilled: &Drilled, all: &[Known]) -> Option<String> {
+/// Whether notifications of a receiver are repeated so often that one may be among those that were
+/// counted since the drill began, as those of a dead man's switch.
+fn repeats_often(all: &[Known], receiver: &str) -> bool {
+    const OFTEN_MS: u64 = 3_600_000;
+    let routes = all.iter().filter_map(|known| known.config.as_ref()).flat_map(|it| &it.routes);
+    let mut own = routes.filter(|route| route.receiver == receiver);
+    own.any(|route| route.repeat_interval_ms.is_some_and(|ms| ms <= OFTEN_MS))
+}
+
+/// Alerts of such receivers whose notifications are counted together with those of the drill, by
+/// the same kind of integration: then they may have been theirs.
+pub(super) fn counted_together(
+    drilled: &Drilled,
+    all: &[Known],
+    receiver: impl Fn(&[Known], &str) -> bool,
+) -> Option<String> {
     let found = found(drilled, all);
     let by_receiver = |known: &Known| {
         let counted = known.look.as_ref().and_then(|look| look.counted.as_ref());
@@ -416,7 +437,7 @@ pub(super) fn counted_together(drilled: &Drilled, all: &[Known]) -> Option<Strin
     let groups = all.iter().filter(|known| !by_receiver(known)).filter_map(|it| it.look.as_ref());
     let mut others = groups.flat_map(|look| &look.groups).filter(|group| {
         let kinds = kinds(all, &group.receiver.name).unwrap_or_default();
-        kinds.iter().any(|kind| ours.contains(kind))
+        kinds.iter().any(|kind| ours.contains(kind)) && receiver(all, &group.receiver.name)
     });
     let other = others.find_map(|group| {
         let mut alerts = group.alerts.iter();

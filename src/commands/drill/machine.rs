@@ -203,6 +203,8 @@ pub(super) struct Machine {
     /// A notification was seen once; the counters are not read at one instant.
     was_sent: bool,
     warned: Vec<String>,
+    /// What its notification left open.
+    open: Vec<String>,
     outcome: Option<Outcome>,
 }
 
@@ -220,6 +222,7 @@ impl Machine {
             agent_ms: 0,
             was_sent: false,
             warned,
+            open: Vec::new(),
             outcome: None,
         }
     }
@@ -251,7 +254,13 @@ impl Machine {
             self.replicas.iter().filter(|it| it.failed.is_none() && it.hop <= Hop::Firing);
         let lagging =
             lagging.map(|it| format!("Prometheus at {}, which was not that far yet", it.url));
-        let together = alertmanager::counted_together(&self.drilled, &self.alertmanagers);
+        lagging.chain(self.open.clone()).collect()
+    }
+
+    /// What a notification leaves open. Only while the alert is there.
+    fn left_open(&self) -> Vec<String> {
+        let together =
+            alertmanager::counted_together(&self.drilled, &self.alertmanagers, |_, _| true);
         let together = together.map(|other| {
             format!("that it was the drill which was counted: {other} notifies in the same way")
         });
@@ -259,7 +268,7 @@ impl Machine {
         let silent = silent.map(|receivers| {
             format!("that somebody hears of the end: {receivers} has `send_resolved: false`")
         });
-        lagging.chain(together).chain(silent).collect()
+        together.into_iter().chain(silent).collect()
     }
 
     /// The drill was stopped: now its end is followed.
@@ -422,6 +431,9 @@ impl Machine {
                     return;
                 }
                 Step::Passed(words) => {
+                    if self.hop == Hop::Notified {
+                        self.open = self.left_open();
+                    }
                     self.pass(next, at_ms, words, said);
                     match self.hop {
                         Hop::Resolved => self.outcome = Some(Outcome::Notified),
