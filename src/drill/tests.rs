@@ -187,7 +187,10 @@ fn each_refusal_says_what_to_do() {
              --stop` ends it.",
         ),
         (Refusal::TooEarly(12), "the next one can begin in 12 s."),
-        (Refusal::OfAnother { here: "a".into() }, "another agent's: this one is a."),
+        (
+            Refusal::OfAnother { here: "a".into() },
+            "or ended with a restart of this one: this is a now.",
+        ),
         (Refusal::Over(Some(DrillEnd::NotRenewed)), "is over: nobody renewed it for 30 s."),
         (Refusal::Over(None), "This drill is over."),
     ];
