@@ -131,7 +131,7 @@ impl Command {
         let drill = match self.agent.present().await {
             Ok(Some(drill)) => drill,
             Ok(None) => {
-                self.print.line("There is no drill at this agent.");
+                self.print.line("No drill runs at this agent.");
                 return Exit::Success;
             }
             Err(trouble) => return self.print.failed(None, Hop::Agent, &trouble),
