@@ -131,7 +131,7 @@ impl Command {
         let drill = match self.agent.present().await {
             Ok(Some(drill)) => drill,
             Ok(None) => {
-                self.print.line("There is no drill at this agent.");
+                self.print.line("No drill runs at this agent.");
                 return Exit::Success;
             }
             Err(trouble) => return self.print.failed(None, Hop::Agent, &trouble),
@@ -340,7 +340,7 @@ async fn found(servers: &[Prometheus]) -> Vec<Alertmanager> {
     let mut urls: Vec<String> = Vec::new();
     for server in servers {
         // Why one does not answer is said by the survey.
-        let notified = server.alertmanagers().await.ok().flatten().unwrap_or_default();
+        let notified = look::whom(server).await.ok().flatten().unwrap_or_default();
         let all = notified.active_alertmanagers.iter();
         urls.extend(all.map(|address| without_api_path(&address.url).to_owned()));
     }

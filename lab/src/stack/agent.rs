@@ -13,13 +13,10 @@ use super::http::{self, Response};
 use super::port::free_address;
 use super::process::{Footprint, Process, Signal, cpu_time, footprint};
 use super::program::Program;
-use super::web_file::WebFile;
+use super::web_file::{READY_MAX, WebFile};
 
 /// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
-
-/// The maximum size of what says whether it is ready.
-pub(super) const READY_MAX: usize = 64 * 1024;
 
 /// A running or stopped agent.
 #[derive(Debug)]

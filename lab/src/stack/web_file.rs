@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use lockwatch::http::client;
 use tempfile::TempDir;
 
-use super::agent::READY_MAX;
 use super::certificate::Certificate;
 
+/// The maximum size of what says whether it is ready.
+pub(super) const READY_MAX: usize = 64 * 1024;
 /// The password of each user.
 const PASSWORD: &str = "page-pw";
 /// Its bcrypt hash, of the lowest cost.

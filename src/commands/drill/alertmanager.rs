@@ -330,7 +330,7 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
         Some((kind, since)) if late || since.given_up > 0.0 && since.answered < since.needed => {
             Step::failed(
                 format!(
-                    "{} requests of {kind} failed, {} succeeded (receiver {})",
+                    "{} requests of {kind} failed, {} succeeded; the drill's receiver is {}",
                     since.requests_failed,
                     since.answered,
                     listed(&receivers)

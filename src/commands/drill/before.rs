@@ -48,7 +48,7 @@ impl Before {
         };
         if groups.flat_map(|group| &group.alerts).any(is_same) {
             self.refusals.push(format!(
-                "the alert of an earlier drill of {} has not ended at {}",
+                "the alert of an earlier drill of {} has not ended at {}: wait until it has",
                 value(alert, "drill"),
                 known.url
             ));

@@ -1,10 +1,17 @@
 //! Asks Prometheus and Alertmanager for what the next hop needs.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::alertmanager::AlertmanagerLook;
 use super::hop::Hop;
 use super::prometheus::{AGENTS, Drilled, PrometheusLook};
-use crate::chain::{Alertmanager, Prometheus, Trouble};
+use crate::chain::{Alertmanager, Alertmanagers, Prometheus, Trouble};
 
+/// How long a Prometheus that just began, or read its configuration again, knows no target and no
+/// Alertmanager.
+pub(super) const DISCOVERED_WITHIN: Duration = Duration::from_secs(6);
 /// Of so many silences, who made them is asked.
 const SILENCES_MAX: usize = 3;
 
@@ -36,6 +43,16 @@ pub(super) async fn at_prometheus(
         look.refused = prometheus.notification_errors().await.unwrap_or_default();
     }
     Ok(look)
+}
+
+/// Whom a Prometheus notifies.
+pub(super) async fn whom(prometheus: &Prometheus) -> Result<Option<Alertmanagers>, Trouble> {
+    let notified = prometheus.alertmanagers().await?;
+    if notified.as_ref().is_none_or(|it| !it.active_alertmanagers.is_empty()) {
+        return Ok(notified);
+    }
+    sleep(DISCOVERED_WITHIN).await;
+    prometheus.alertmanagers().await
 }
 
 /// What an Alertmanager shows.

@@ -254,7 +254,7 @@ pub(super) fn recorded(drilled: &Drilled, look: &PrometheusLook, late: bool) -> 
     if let Some(groups) = &look.groups {
         let Some(group) = group else {
             return Step::failed(
-                format!("it evaluates no alert {ALERT}: {} groups of rules", groups.len()),
+                format!("it evaluates no alert {ALERT} (groups of rules: {})", groups.len()),
                 load,
             );
         };

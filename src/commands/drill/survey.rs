@@ -1,10 +1,11 @@
 //! What is known of the chain before a drill begins.
 
 use serde_yaml::Value;
+use tokio::time::sleep;
 
 use super::alertmanager::{Known, no_alertmanager};
 use super::hop::{Hop, Step, listed};
-use super::look::at_alertmanager;
+use super::look::{DISCOVERED_WITHIN, at_alertmanager, whom};
 use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
@@ -99,13 +100,12 @@ impl Survey {
         let shown = server.server.shown();
         let version = server.version().await.map_err(at(Hop::Scraped))?;
         self.clock(&shown, version.and_then(|version| version.date), now_s);
-        let mut look = PrometheusLook {
-            mine: server.query(&drilled.agent_query()).await.map_err(at(Hop::Scraped))?,
-            agents: server.query(prometheus::AGENTS).await.map_err(at(Hop::Scraped))?,
-            targets: server.targets().await.map_err(at(Hop::Scraped))?,
-            groups: server.groups().await.map_err(at(Hop::Rule))?,
-            ..PrometheusLook::default()
-        };
+        let mut look = targets(drilled, server).await.map_err(at(Hop::Scraped))?;
+        if matches!(scraped(drilled, &look, 0, false), Step::Failed(_)) {
+            sleep(DISCOVERED_WITHIN).await;
+            look = targets(drilled, server).await.map_err(at(Hop::Scraped))?;
+        }
+        look.groups = server.groups().await.map_err(at(Hop::Rule))?;
         let of = |hop, step| match step {
             Step::Failed(trouble) => Err((hop, trouble.of(&server.server))),
             _ => Ok(()),
@@ -129,7 +129,7 @@ impl Survey {
             let site = target.labels.iter().filter(|(name, _)| !AGENT_LABELS.contains(&&***name));
             self.added.extend(site.map(|(name, value)| (name.clone(), value.clone())));
         }
-        look.notified = server.alertmanagers().await.map_err(at(Hop::Alertmanager))?;
+        look.notified = whom(server).await.map_err(at(Hop::Alertmanager))?;
         Ok(look.notified)
     }
 
@@ -280,6 +280,16 @@ impl Survey {
         let notified_ms = notified_ms(wait_ms, self.known.len());
         (pace_ms + RECEIVED_MS + notified_ms + REST_MS).min(DRILL_MS_MAX)
     }
+}
+
+/// What a Prometheus scrapes.
+async fn targets(drilled: &Drilled, server: &Prometheus) -> Result<PrometheusLook, Trouble> {
+    Ok(PrometheusLook {
+        mine: server.query(&drilled.agent_query()).await?,
+        agents: server.query(prometheus::AGENTS).await?,
+        targets: server.targets().await?,
+        ..PrometheusLook::default()
+    })
 }
 
 /// How fast a Prometheus is. `behind_ms`: how far in the past its rules look.

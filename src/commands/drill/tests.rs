@@ -560,7 +560,7 @@ const BROKEN: &[Broken] = &[
         },
         hop: Hop::Notified,
         within_s: 28,
-        saw: "4 requests of webhook failed, 0 succeeded (receiver pager)",
+        saw: "4 requests of webhook failed, 0 succeeded; the drill's receiver is pager",
         remedy: "Notify for alerts failed",
     },
     Broken {
