@@ -78,7 +78,7 @@ impl Server {
         let asked = timeout(patience, self.ask(&uri, body)).await;
         asked
             .unwrap_or_else(|_| bail!("no answer within {} s", patience.as_secs()))
-            .map_err(|error| self.explained(error))
+            .map_err(explained)
             .with_context(|| format!("{} at {shown}", self.name))
     }
 
@@ -106,7 +106,10 @@ impl Server {
             let response = sender.send_request(request).await?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, self.body_max).collect().await;
-            let body = body.map_err(anyhow::Error::from_boxed)?;
+            let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
+                Ok(_) => anyhow!("its answer is larger than {} MiB", self.body_max >> 20),
+                Err(error) => anyhow::Error::from_boxed(error),
+            })?;
             Ok(Answer { body: body.to_bytes(), ..Answer::of(head.status.as_u16(), &head.headers) })
         };
         tokio::pin!(answered, connection);
@@ -147,16 +150,13 @@ impl Server {
         }
         Ok(request.body(Full::new(body.unwrap_or_default()))?)
     }
+}
 
-    /// Why there is no whole answer, in words.
-    fn explained(&self, error: anyhow::Error) -> anyhow::Error {
-        let is_cut = |cause: &(dyn std::error::Error + 'static)| {
-            let cause = cause.downcast_ref::<io::Error>();
-            cause.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
-        };
-        if error.chain().any(|cause| cause.is::<LengthLimitError>()) {
-            return anyhow!("its answer is larger than {} MiB", self.body_max >> 20);
-        }
-        if error.chain().any(is_cut) { anyhow!("its answer ends in the middle") } else { error }
-    }
+/// Why there is no whole answer, in words.
+fn explained(error: anyhow::Error) -> anyhow::Error {
+    let is_cut = |cause: &(dyn std::error::Error + 'static)| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+    };
+    if error.chain().any(is_cut) { anyhow!("its answer ends in the middle") } else { error }
 }

@@ -7,7 +7,7 @@ use lockwatch_lab::stack::{Redis, Status};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::chain::{Chain, Change, Extent, Text, redis};
+use super::chain::{AGENT_MODE, Chain, Change, Extent, Text, redis};
 
 /// How many chains run at the same time.
 const AT_ONCE: usize = 6;
@@ -122,10 +122,7 @@ const ROWS: &[Row] = &[
             "",
             "global: {scrape_interval: 1s}\nscrape_configs:\n  - job_name: lockwatch\n    static_configs: [{targets: [AGENTS]}]\nremote_write: [{url: \"http://DEAF/write\"}]\n",
         )],
-        extent: Extent {
-            prometheus: &["--enable-feature=agent", "--storage.agent.path=data"],
-            ..ROW.extent
-        },
+        extent: Extent { prometheus: &[AGENT_MODE, "--storage.agent.path=data"], ..ROW.extent },
         hop: Some("scraped"),
         words: &["agent mode"],
         ..ROW

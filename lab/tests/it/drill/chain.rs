@@ -19,6 +19,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// Within which Prometheus discovers what it scrapes and notifies, if there is something: it looks
 /// every 5 s.
 const DISCOVERED_WITHIN: Duration = Duration::from_secs(12);
+/// The flag of Prometheus in agent mode, and what it was before Prometheus 3.
+pub(super) const AGENT_MODE: &str = "--agent";
+const FORMER_AGENT_MODE: &str = "--enable-feature=agent";
 /// What rules would remember of drills.
 const REMEMBERED: &str = "last_over_time({__name__=~\".+:(kept|last|time)\", drill!=\"\"}[1h])";
 /// Nobody listens there.
@@ -109,10 +112,14 @@ impl Chain {
             vec![Alertmanager::start(&config).await.unwrap()]
         };
         let config = chain.prometheus(changes);
+        let mut arguments = extent.prometheus.to_vec();
+        if let Some(mode) = arguments.iter_mut().find(|argument| **argument == AGENT_MODE)
+            && !has_agent_mode_flag().await
+        {
+            *mode = FORMER_AGENT_MODE;
+        }
         for _ in 0..1 + usize::from(extent.two_prometheis) {
-            chain
-                .prometheis
-                .push(Prometheus::start_with(&config, extent.prometheus).await.unwrap());
+            chain.prometheis.push(Prometheus::start_with(&config, &arguments).await.unwrap());
         }
         if extent.nginx {
             let parts = [
@@ -322,6 +329,12 @@ impl Chain {
         .await
         .unwrap();
     }
+}
+
+async fn has_agent_mode_flag() -> bool {
+    let mut command = Command::new(Program::Prometheus.find().unwrap());
+    let help = command.arg("--help").output().await.unwrap();
+    [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("]agent"))
 }
 
 fn is_real(alert: &Value) -> bool {
