@@ -38,6 +38,8 @@ struct Row {
     /// What must be said.
     words: &'static [&'static str],
     code: i32,
+    /// Its alert may arrive before the drill is stopped, with other labels than it should have.
+    arrives: bool,
 }
 
 const ROW: Row = Row {
@@ -57,6 +59,7 @@ const ROW: Row = Row {
     hop: None,
     words: &[],
     code: 1,
+    arrives: false,
 };
 
 use Text::{Agent, Alertmanager, Prometheus, Rules};
@@ -199,6 +202,7 @@ const ROWS: &[Row] = &[
         ],
         hop: Some("scraped"),
         words: &["honor_labels", "severity"],
+        arrives: true,
         ..ROW
     },
     // The rules.
@@ -445,7 +449,7 @@ async fn play(redis: &Redis, row: &Row) -> Option<String> {
     for word in row.words.iter().filter(|word| !said.says(**word)) {
         wrong.push(format!("it does not say {word:?}"));
     }
-    if chain.received().iter().any(|(status, _)| *status == Status::Firing) {
+    if !row.arrives && chain.received().iter().any(|(status, _)| *status == Status::Firing) {
         wrong.push("the receiver was notified: the chain is not broken".to_owned());
     }
     (!wrong.is_empty()).then(|| format!("## {}: {}\n{}", row.what, wrong.join("; "), said.text))
