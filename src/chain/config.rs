@@ -148,6 +148,8 @@ pub struct RouteConfig {
     pub silent_at: Vec<String>,
     /// Those of this route, and of the routes above it.
     matchers: Vec<Matcher>,
+    /// Those of routes that come first: its children, and what stands above it without `continue`.
+    before: Vec<Vec<Matcher>>,
 }
 
 /// Alerts that mute others.
@@ -223,6 +225,7 @@ impl AlertmanagerConfig {
             repeat_interval_ms: None,
             silent_at: Vec::new(),
             matchers: Vec::new(),
+            before: Vec::new(),
         };
         let mut routes = Vec::new();
         RouteConfig::read(top, &defaults, &mut routes)?;
@@ -314,14 +317,31 @@ impl RouteConfig {
                 matchers(route, ["matchers", "match", "match_re"])?,
             ]
             .concat(),
+            before: parent.before.clone(),
         };
+        let at = all.len();
         all.push(own.clone());
-        list(route, "routes")?.iter().try_for_each(|child| RouteConfig::read(child, &own, all))
+        let mut inherited = own;
+        for child in list(route, "routes")? {
+            let taken = matchers(child, ["matchers", "match", "match_re"])?;
+            RouteConfig::read(child, &inherited, all)?;
+            if let Some(own) = all.get_mut(at) {
+                own.before.push(taken.clone());
+            }
+            if !is_on(child.get("continue")) {
+                inherited.before.push(taken);
+            }
+        }
+        Ok(())
     }
 
-    /// Whether an alert may take this route. Another one may take it first.
+    /// Whether an alert may end at this route, by the labels that are known of it: all matchers fit,
+    /// and none of a route that comes first. Labels that Prometheus adds may decide otherwise.
     pub fn may_take<'a>(&self, alert: impl Fn(&str) -> &'a str) -> bool {
-        self.matchers.iter().all(|it| it.matches(alert(it.label())))
+        let fits = |matchers: &Vec<Matcher>| {
+            matchers.iter().all(|matcher| matcher.matches(alert(matcher.label())))
+        };
+        fits(&self.matchers) && !self.before.iter().any(fits)
     }
 
     /// Whether alerts that differ in this label are in different groups.

@@ -64,7 +64,8 @@ pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");
     }
-    let mut timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
+    let mut timing =
+        PageTiming::find(&options.timing, &config.tasks).map_err(anyhow::Error::msg)?;
     let seen = match options.chain.is_given() {
         true => Some(chain::ask(&options.chain, &config, &mut timing).await?),
         false => None,

@@ -277,7 +277,6 @@ impl Command {
             named.push(Alertmanager { server: options.alertmanager.server(url)? });
         }
         let (agent, url) = (&self.agent, &options.agent.agent_url);
-        let now_s = u64::try_from(Clock::start().wall().0 / 1000).unwrap_or(0);
         let survey = async {
             // Whether it may begin is said when it is to.
             agent.present().await.map_err(|trouble| (Hop::Agent, trouble))?;
@@ -286,7 +285,7 @@ impl Command {
                 named = found(&servers).await;
             }
             let drilled = Drilled { labels: Labels::new(), agent_started, agent_url: url.clone() };
-            Survey::make(&drilled, servers, named, now_s).await
+            Survey::make(&drilled, servers, named, Clock::start()).await
         };
         Ok(tokio::select! {
             survey = survey => Some(survey),

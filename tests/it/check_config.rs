@@ -89,7 +89,7 @@ fn the_examples_are_well() {
     let prometheus = text("prometheus-example.yml");
     let said = check(Some(&prometheus), Some(&text("alertmanager-example.yml")));
     assert_eq!((said.code, said.errors.as_slice()), (Some(0), [].as_slice()));
-    assert_eq!(said.page_after("theirs"), "1m2s", "{said:?}");
+    assert_eq!(said.page_after("theirs"), "32s", "{said:?}");
 }
 
 /// The cases PROM 26 and ID 1, and what else cannot be meant.

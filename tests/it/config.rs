@@ -350,7 +350,7 @@ fn the_only_ensemble_need_not_be_named() {
     assert_eq!(config.zookeepers[0].servers, [at("10.0.0.1", 2181), at("zk2", 2182)]);
     assert_eq!(config.tasks[0].lock().unwrap().library.as_str(), "curator");
     assert!(config.tasks[1].runs().is_some());
-    let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
+    let report = report(&config, &PageTiming::find(&TimingSources::default(), &[]).unwrap());
     assert!(report.starts_with("configuration ok: 1 ensemble, 2 tasks\n"), "{report}");
     assert!(report.contains(" + session [5]") && report.contains("\n[5] "), "{report}");
 }
@@ -427,7 +427,7 @@ fn check_config_reckons_a_crash_by_the_lease_of_the_guard() {
     let text = "redis: {main: {url: 'redis://x'}}\ntasks: [{name: a, lock: {key: a}, wanted: \
                 always, guard: {lease: 5s, stop_after: 1s}}]\n";
     let config = Config::parse(text, Path::new("a.yml")).unwrap();
-    let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
+    let report = report(&config, &PageTiming::find(&TimingSources::default(), &[]).unwrap());
     let row = report.lines().find(|line| line.starts_with("  a ")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     let [.., page, crash, mark, _] = cells[..] else { panic!("{row}") };
@@ -513,7 +513,7 @@ fn check_config_tells_the_worst_time_to_page() {
         evaluation_ms: Some(15_000),
         ..TimingSources::default()
     };
-    let timing = PageTiming::find(&sources).unwrap();
+    let timing = PageTiming::find(&sources, &[]).unwrap();
     let report = report(&good("complete.yml"), &timing);
     let file = root().join("tests/it/config/check_complete.txt");
     if std::env::var_os("BLESS").is_some() {
@@ -529,9 +529,10 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let (prometheus, alertmanager) =
         (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
     fs::write(&prometheus, "global: {scrape_interval: 20s, rule_query_offset: 11s}\n").unwrap();
-    let routes = "{receiver: chat, routes: [{match: {severity: critical}, receiver: pager, \
+    let routes = "{receiver: chat, routes: [{match: {team: logistics}, receiver: pager, \
         group_wait: 5s}, {match: {task: cleaner}, receiver: 'null', group_wait: 1m}, \
-                  {match: {task: leader}, group_wait: 40s}]}";
+                  {match: {task: leader}, group_wait: 40s}, {match: {alertname: LockwatchDown}, \
+        group_wait: 2m}]}";
     let receivers = "[{name: chat, x_configs: [{}]}, {name: pager, x_configs: [{}]}, {name: \
         'null'}]";
     fs::write(&alertmanager, format!("route: {routes}\nreceivers: {receivers}\n")).unwrap();
@@ -541,27 +542,28 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         alertmanager_config: Some(alertmanager),
         ..TimingSources::default()
     };
-    let timing = PageTiming::find(&sources).unwrap();
+    let config = good("complete.yml");
+    let timing = PageTiming::find(&sources, &config.tasks).unwrap();
     assert_eq!((timing.scrape.ms, timing.evaluation.ms), (20_000, 7_000));
     assert_eq!(timing.offset.as_ref().map(|offset| offset.ms), Some(11_000));
-    // Which route an alert takes is known to Alertmanager alone, so the longest counts that
-    // notifies somebody.
-    let report = report(&good("complete.yml"), &timing);
+    // The longest of the routes that alerts of these tasks may take.
+    let report = report(&config, &timing);
     assert!(
         report.contains(
             "  outbound        20s    22s         1m40s       2m10s                1m46s\n"
         ),
         "{report}"
     );
-    for said in
-        ["+ rule_query_offset 11s (", "+ group_wait 40s (", "longest of its routes, to `chat`)"]
+    for said in ["+ rule_query_offset 11s (", "+ group_wait 40s (", "alertmanager.yml, to `chat`)"]
     {
         assert!(report.contains(said), "{said}: {report}");
     }
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(PageTiming::find(&sources).unwrap().group_wait.ms, 1_000);
+    assert_eq!(PageTiming::find(&sources, &[]).unwrap().group_wait.ms, 1_000);
     sources.prometheus_config = Some("/nowhere.yml".into());
-    assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
+    assert!(
+        PageTiming::find(&sources, &[]).unwrap_err().starts_with("/nowhere.yml: does not exist")
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn check_config(config: &Config) {
         );
         harmless_line(&task.name.escape_debug().to_string());
     }
-    let timing = PageTiming::find(&TimingSources::default()).unwrap();
+    let timing = PageTiming::find(&TimingSources::default(), &[]).unwrap();
     harmless(&check_config::report(config, &timing));
     check_config::warnings(config).iter().for_each(|warning| harmless(warning));
     for version in ["6", "6.2", "7.0", "7.2"] {

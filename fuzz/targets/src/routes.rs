@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8]) {
         0 => TimingSources { alertmanager_config: Some(path), ..TimingSources::default() },
         _ => TimingSources { prometheus_config: Some(path), ..TimingSources::default() },
     };
-    match PageTiming::find(&sources) {
+    match PageTiming::find(&sources, &[]) {
         Ok(timing) => {
             let config = Config::parse(OURS, Path::new("ours.yml")).unwrap();
             harmless(&check_config::report(&config, &timing));

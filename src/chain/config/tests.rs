@@ -79,6 +79,33 @@ fn what_a_route_does_not_say_it_has_from_its_parent() {
     assert_eq!(read.resolve_timeout_ms, 300_000);
 }
 
+#[test]
+fn an_alert_ends_at_the_first_route_that_takes_it() {
+    let read = alertmanager(
+        "route: {receiver: top, routes: [{receiver: copy, matchers: ['a=~\".+\"'], continue: true}, \
+            {receiver: old, match: {a: x}, match_re: {b: 'y|z'}}, \
+            {matchers: ['a=x'], receiver: mid, routes: [{receiver: deep, match: {c: 1}}]}, \
+            {receiver: late, match: {a: x}}]}\n\
+         receivers: [{name: top}, {name: copy}, {name: old}, {name: mid}, {name: deep}, {name: late}]\n",
+    )
+    .unwrap();
+    for (alert, ends) in [
+        ("", "top"),
+        ("a=w", "copy"),
+        ("a=x b=z", "copy old"),
+        ("a=x b=yz", "copy mid"),
+        ("a=x c=1", "copy deep"),
+    ] {
+        let value = |name: &str| {
+            let pairs = alert.split(' ').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(own, _)| *own == name).map(|(_, value)| value).next().unwrap_or("")
+        };
+        let taken = read.routes.iter().filter(|route| route.may_take(value));
+        let taken: Vec<&str> = taken.map(|route| &*route.receiver).collect();
+        assert_eq!(taken.join(" "), ends, "{alert}");
+    }
+}
+
 /// The default of a widespread chart, what the example has, and the older spelling.
 #[test]
 fn which_alert_mutes_which_is_known_by_labels_alone() {

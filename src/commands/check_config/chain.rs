@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use lockwatch_judge::spec::TaskSpec;
 
-use super::timing::{Delay, PageTiming};
+use super::timing::{Delay, PageTiming, down_label, routes_of};
 use crate::alerts::{DOWN, RULES, RULES_INFO, rule_names, stated_version};
 use crate::chain::config::{AlertmanagerConfig, LOOKBACK_MS, PrometheusConfig, quoted};
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
@@ -403,7 +403,8 @@ impl Seen {
         config: &Config,
         timing: &mut PageTiming,
     ) {
-        timing.take_alertmanager(read, of);
+        timing.take_alertmanager(read, of, &config.tasks);
+        self.groups(read, of, config);
         let silent: BTreeSet<&str> = read
             .routes
             .iter()
@@ -428,7 +429,7 @@ impl Seen {
             );
         }
         let muted = config.tasks.iter().filter(|task| task.may_be_wanted());
-        let muted = muted.filter(|task| is_muted_by_its_like(read, &task.labels));
+        let muted = muted.filter(|task| is_muted_by_its_like(read, task));
         let muted: Vec<_> = muted.map(|task| escape(task.name.as_bytes())).collect();
         if !muted.is_empty() {
             self.warnings.push(format!(
@@ -436,6 +437,21 @@ impl Seen {
                  (its `inhibit_rules`): add `task` to `equal` there, or leave lockwatch's alerts out \
                  (tasks: {})",
                 list(muted.into_iter(), SHOWN_MAX)
+            ));
+        }
+    }
+
+    /// Whether alerts of several tasks wait for each other.
+    fn groups(&mut self, read: &AlertmanagerConfig, of: &str, config: &Config) {
+        let tasks = config.tasks.iter().filter(|task| task.may_be_wanted());
+        let routes = tasks.flat_map(|task| routes_of(read, task));
+        let shared = routes.filter(|route| !route.groups_by("task"));
+        if let Some(slowest) = shared.max_by_key(|route| route.group_interval_ms) {
+            self.warnings.push(format!(
+                "{of} reports {DOWN} of several tasks in one group (`group_by` of the route to {} \
+                 lacks `task`): after the first, the next waits up to {} more",
+                quoted(&slowest.receiver),
+                duration_text(slowest.group_interval_ms)
             ));
         }
     }
@@ -461,17 +477,9 @@ impl Seen {
     }
 }
 
-/// Whether the same alert of another task, a critical one, mutes that of a task with these labels.
-fn is_muted_by_its_like(read: &AlertmanagerConfig, own: &[(Arc<str>, Arc<str>)]) -> bool {
-    let label =
-        |name: &str| own.iter().find(|(own, _)| &**own == name).map_or("", |(_, value)| value);
-    let severity = Some(label("severity")).filter(|own| !own.is_empty()).unwrap_or("critical");
-    let target = |name: &str| match name {
-        "alertname" => DOWN,
-        "task" => "this one",
-        "severity" => severity,
-        name => label(name),
-    };
+/// Whether the same alert of another task, a critical one, mutes that of this one.
+fn is_muted_by_its_like(read: &AlertmanagerConfig, task: &TaskSpec) -> bool {
+    let target = |name: &str| down_label(task, name);
     let source = |name: &str| match name {
         "task" => "another one",
         "severity" => "critical",

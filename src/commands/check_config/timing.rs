@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
+use lockwatch_judge::spec::TaskSpec;
 use serde_yaml::Value;
 
+use crate::alerts::DOWN;
 use crate::chain::config::{
-    AlertmanagerConfig, GROUP_WAIT_DEFAULT_MS, INTERVAL_DEFAULT_MS, PrometheusConfig, quoted,
+    AlertmanagerConfig, GROUP_WAIT_DEFAULT_MS, INTERVAL_DEFAULT_MS, PrometheusConfig, RouteConfig,
+    quoted,
 };
 use crate::config::{parse_yaml, read_text};
 use crate::text::durations::{duration_text, parse_duration_ms};
@@ -72,7 +76,7 @@ pub struct PageTiming {
     pub offset: Option<Delay>,
     /// Prometheus' evaluation interval.
     pub evaluation: Delay,
-    /// Alertmanager's `group_wait`: of routes that notify somebody, the longest.
+    /// Alertmanager's `group_wait`: the longest of the routes that alerts of tasks may take.
     pub group_wait: Delay,
     /// What is doubtful; one sentence each.
     pub warnings: Vec<String>,
@@ -97,7 +101,7 @@ impl PageTiming {
     ///
     /// # Errors
     /// Why a file cannot be used.
-    pub fn find(sources: &TimingSources) -> Result<PageTiming, String> {
+    pub fn find(sources: &TimingSources, tasks: &[Arc<TaskSpec>]) -> Result<PageTiming, String> {
         let mut timing = PageTiming::default();
         if let Some(path) = &sources.prometheus_config {
             let name = path.display().to_string();
@@ -108,7 +112,7 @@ impl PageTiming {
         if let Some(path) = &sources.alertmanager_config {
             let name = path.display().to_string();
             let read = AlertmanagerConfig::read(&document(path)?).map_err(in_file(&name))?;
-            timing.take_alertmanager(&read, &name);
+            timing.take_alertmanager(&read, &name, tasks);
         }
         Ok(timing.with_given(sources))
     }
@@ -170,14 +174,20 @@ impl PageTiming {
         self.warnings.extend(doubts.into_iter().map(|doubt| format!("{name}: {doubt}")));
     }
 
-    /// The longest wait of any route that notifies somebody: which of them an alert takes is known
-    /// to Alertmanager alone.
-    pub(super) fn take_alertmanager(&mut self, read: &AlertmanagerConfig, name: &str) {
-        let slowest = read.notifying().max_by_key(|route| route.group_wait_ms);
-        match slowest {
+    /// The longest wait of a route that the alert of one of these tasks may take, as far as their
+    /// labels show it. If none of these notifies anybody: of any route that does.
+    pub(super) fn take_alertmanager(
+        &mut self,
+        read: &AlertmanagerConfig,
+        name: &str,
+        tasks: &[Arc<TaskSpec>],
+    ) {
+        let tasks = tasks.iter().filter(|task| task.may_be_wanted());
+        let own = tasks.flat_map(|task| routes_of(read, task));
+        let by_wait = |route: &&RouteConfig| route.group_wait_ms;
+        match own.max_by_key(by_wait).or_else(|| read.notifying().max_by_key(by_wait)) {
             Some(route) => {
-                let origin =
-                    format!("{name}, the longest of its routes, to {}", quoted(&route.receiver));
+                let origin = format!("{name}, to {}", quoted(&route.receiver));
                 self.group_wait.slower(Delay::new(route.group_wait_ms, &origin));
             }
             None => self.warnings.push(format!(
@@ -200,6 +210,26 @@ impl PageTiming {
     pub(super) fn ms(&self) -> u64 {
         self.delays().fold(0, |sum, (_, delay)| sum.saturating_add(delay.ms))
     }
+}
+
+/// A label of the alert that a task is down, as the rules give it.
+pub(super) fn down_label<'a>(task: &'a TaskSpec, name: &str) -> &'a str {
+    let own = task.labels.iter().find(|(own, _)| &**own == name).map_or("", |(_, value)| value);
+    match name {
+        "alertname" => DOWN,
+        "problem" => "down",
+        "task" => &task.name,
+        "severity" if own.is_empty() => "critical",
+        _ => own,
+    }
+}
+
+/// The routes where the alert that a task is down may end, and that notify somebody.
+pub(super) fn routes_of<'a>(
+    read: &'a AlertmanagerConfig,
+    task: &'a TaskSpec,
+) -> impl Iterator<Item = &'a RouteConfig> {
+    read.notifying().filter(|route| route.may_take(|name| down_label(task, name)))
 }
 
 fn document(path: &Path) -> Result<Value, String> {

@@ -31,7 +31,7 @@ pub(super) async fn at_prometheus(
     } else {
         look.alerts = prometheus.alerts().await?;
     }
-    if hop <= Hop::Firing || look.alerts.is_none() {
+    if hop <= Hop::Firing || hop == Hop::Resolved || look.alerts.is_none() {
         look.series = prometheus.query(&drilled.series_query()).await?;
     }
     if matches!(hop, Hop::Rule | Hop::Firing) {

@@ -64,6 +64,8 @@ pub(super) struct Pace {
 
 /// How late what was said may be, for a process that is busy and a network.
 const SLACK_MS: u64 = 10_000;
+/// How long a look at a Prometheus may take: a few requests, each with its deadline.
+const LOOK_MS_MAX: u64 = 45_000;
 /// Prometheus repeats to Alertmanager each minute.
 const RESEND_MS: u64 = 60_000;
 /// How long an Alertmanager waits for each one before it in a cluster.
@@ -114,6 +116,9 @@ pub(super) struct Replica {
     hop: Hop,
     since_ms: u64,
     last: Result<Box<PrometheusLook>, Trouble>,
+    /// When it answered last, and the longest time between two answers.
+    looked_ms: u64,
+    look_ms: u64,
     /// When it scraped the agent last, by its clock; and how often since the first look.
     newest_scrape: f64,
     scrapes: u32,
@@ -132,6 +137,8 @@ impl Replica {
             hop: Hop::Scraped,
             since_ms: 0,
             last: Err(unasked()),
+            looked_ms: 0,
+            look_ms: 0,
             newest_scrape: 0.0,
             scrapes: 0,
             failed: None,
@@ -141,7 +148,12 @@ impl Replica {
         }
     }
 
-    fn take(&mut self, look: Result<Box<PrometheusLook>, Trouble>) {
+    fn take(&mut self, at_ms: u64, look: Result<Box<PrometheusLook>, Trouble>) {
+        if self.looked_ms > 0 {
+            let look_ms = at_ms.saturating_sub(self.looked_ms).min(LOOK_MS_MAX);
+            self.look_ms = look_ms.max(self.look_ms);
+        }
+        self.looked_ms = at_ms;
         if let Ok(look) = &look {
             let newest =
                 look.mine.iter().chain(&look.agents).map(|it| it.value).fold(0.0, f64::max);
@@ -163,7 +175,10 @@ impl Replica {
 
     /// What its newest answer says of the hop that it has not passed.
     fn step(&self, drilled: &Drilled, at_ms: u64) -> Step {
-        let late = at_ms.saturating_sub(self.since_ms) > self.pace.limit_ms(self.hop);
+        // One that answers slowly has not said yet how it is now.
+        let is_asked = matches!(&self.last, Err(trouble) if *trouble == unasked());
+        let answer_ms = if is_asked { LOOK_MS_MAX } else { 2 * self.look_ms };
+        let late = at_ms.saturating_sub(self.since_ms) > self.pace.limit_ms(self.hop) + answer_ms;
         let look = match &self.last {
             Ok(look) => look,
             Err(trouble) if late => return Step::Failed(trouble.clone()),
@@ -202,6 +217,8 @@ pub(super) struct Machine {
     agent_ms: u64,
     /// A notification was seen once; the counters are not read at one instant.
     was_sent: bool,
+    /// Since when Alertmanager does not have the alert any more.
+    gone_ms: Option<u64>,
     warned: Vec<String>,
     /// What its notification left open.
     open: Vec<String>,
@@ -221,6 +238,7 @@ impl Machine {
             since_ms: 0,
             agent_ms: 0,
             was_sent: false,
+            gone_ms: None,
             warned,
             open: Vec::new(),
             outcome: None,
@@ -286,14 +304,14 @@ impl Machine {
             Seen::Metrics(found) => self.metrics(at_ms, found, &mut said),
             Seen::Prometheus(index, look) => {
                 if let Some(replica) = self.replicas.get_mut(index) {
-                    replica.take(look);
+                    replica.take(at_ms, look);
                 }
             }
             Seen::Alertmanager(index, look) => self.alertmanager((index, at_ms), look, &mut said),
             Seen::Renewed => self.agent_ms = at_ms,
-            Seen::Ended(why) => self.fail(self.hop, why),
+            Seen::Ended(why) => self.fail(Hop::Agent, why),
             Seen::Silent(why) if at_ms.saturating_sub(self.agent_ms) > 2 * SLACK_MS => {
-                self.fail(self.hop, why);
+                self.fail(Hop::Agent, why);
             }
             Seen::Silent(_) | Seen::Nothing => {}
         }
@@ -408,6 +426,9 @@ impl Machine {
 
     fn follow_alertmanagers(&mut self, at_ms: u64, said: &mut Vec<Said>) {
         while self.outcome.is_none() {
+            if matches!(self.hop, Hop::Receiver | Hop::Notified) && self.is_away(at_ms) {
+                return;
+            }
             let late = at_ms.saturating_sub(self.since_ms) > self.limit_ms();
             let (all, drilled) = (&self.alertmanagers, &self.drilled);
             let (step, next) = match self.hop {
@@ -445,6 +466,19 @@ impl Machine {
         }
     }
 
+    /// Whether the alert is not in Alertmanager, and may still come back: one that was restarted gets
+    /// it again with Prometheus' next word, and whether the agent ended it is known soon.
+    fn is_away(&mut self, at_ms: u64) -> bool {
+        let has_look = self.alertmanagers.iter().any(|known| known.look.is_some());
+        if !has_look || !alertmanager::is_over(&self.drilled, &self.alertmanagers) {
+            if self.gone_ms.take().is_some() {
+                self.since_ms = at_ms;
+            }
+            return false;
+        }
+        at_ms.saturating_sub(*self.gone_ms.get_or_insert(at_ms)) <= RESEND_MS + SLACK_MS
+    }
+
     fn say_what_waits(&mut self, said: &mut Vec<Said>) {
         if let Some(other) = alertmanager::joined(&self.drilled, &self.alertmanagers) {
             let words = format!(
@@ -470,8 +504,9 @@ impl Machine {
     }
 
     fn resolved(&mut self, at_ms: u64, said: &mut Vec<Said>) {
-        let fired = self.replicas.iter().filter(|replica| replica.hop > Hop::Firing);
-        let looks: Vec<_> = fired.map(|replica| (&replica.url, &replica.last)).collect();
+        // Also one that had only scraped it: its alert would come after all.
+        let asked = self.replicas.iter().filter(|replica| replica.failed.is_none());
+        let looks: Vec<_> = asked.map(|replica| (&replica.url, &replica.last)).collect();
         let is_over = |look: &PrometheusLook| prometheus::is_over(&self.drilled, look);
         let in_prometheus =
             looks.iter().find(|(_, look)| !look.as_ref().is_ok_and(|it| is_over(it)));
@@ -490,7 +525,7 @@ impl Machine {
                 self.outcome = Some(Outcome::Over);
             }
             Some((url, Ok(_))) if waited_ms > self.limit_ms() => {
-                let saw = format!("it still fires in Prometheus at {url}");
+                let saw = format!("Prometheus at {url} still has it");
                 self.fail(
                     Hop::Resolved,
                     Trouble::new(

@@ -114,8 +114,15 @@ pub(super) fn scraped(drilled: &Drilled, look: &PrometheusLook, scrapes: u32, la
         };
         look.mine.is_empty() || look.mine.iter().any(same)
     };
-    let published =
-        || look.series.iter().filter(|sample| sample.name() == PUBLISHED).filter(is_mine);
+    // Another drill's, which ended since its last scrape, is not this one.
+    let is_of_another = |sample: &&Sample| {
+        !["", drilled.task()].contains(&sample.label("drill"))
+            && sample.label("exported_drill") != drilled.task()
+    };
+    let published = || {
+        let named = look.series.iter().filter(|sample| sample.name() == PUBLISHED);
+        named.filter(is_mine).filter(move |sample| !is_of_another(sample))
+    };
     let lacking = |sample: &Sample| {
         let labels = drilled.labels.iter();
         let lacking = labels.filter(|(name, value)| sample.label(name) != *value);
@@ -314,11 +321,15 @@ pub(super) fn firing(drilled: &Drilled, look: &PrometheusLook, late: bool) -> St
     }
 }
 
-/// Whether it fires no more.
+/// Whether it fires no more, and cannot fire again.
 pub(super) fn is_over(drilled: &Drilled, look: &PrometheusLook) -> bool {
+    let is_left = |sample: &Sample| match sample.name() {
+        "ALERTS" => drilled.is_alert(&sample.labels),
+        PUBLISHED => {
+            ["drill", "exported_drill"].iter().any(|name| sample.label(name) == drilled.task())
+        }
+        _ => false,
+    };
     !look.alerts.iter().flatten().any(|alert| drilled.is_alert(&alert.labels))
-        && !look
-            .series
-            .iter()
-            .any(|sample| sample.name() == "ALERTS" && drilled.is_alert(&sample.labels))
+        && !look.series.iter().any(is_left)
 }

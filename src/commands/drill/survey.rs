@@ -10,9 +10,10 @@ use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
 use crate::chain::config::{
-    AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig, RouteConfig,
+    AlertmanagerConfig, INTERVAL_DEFAULT_MS, LOOKBACK_MS, PrometheusConfig, RouteConfig,
 };
 use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
+use crate::clock::Clock;
 use crate::config::{AGENT_LABELS, parse_yaml};
 use crate::text::durations::{duration_text, parse_duration_ms};
 
@@ -49,19 +50,19 @@ pub(super) struct Survey {
 pub(super) type Hopeless = (Hop, Trouble);
 
 impl Survey {
-    /// Asks all of them. `now_s`: the wall clock of this machine.
+    /// Asks all of them. `clock`: that of this machine.
     pub(super) async fn make(
         drilled: &Drilled,
         servers: Vec<Prometheus>,
         named: Vec<Alertmanager>,
-        now_s: u64,
+        clock: Clock,
     ) -> Result<Survey, Hopeless> {
         let mut survey = Survey::default();
         let mut notified = Alertmanagers::default();
         let mut says_whom = false;
         let mut failed = Vec::new();
         for server in servers {
-            match survey.prometheus(drilled, &server, now_s).await {
+            match survey.prometheus(drilled, &server, clock).await {
                 Ok(found) => {
                     survey.prometheus.push(server);
                     says_whom |= found.is_some();
@@ -83,7 +84,7 @@ impl Survey {
         {
             return Err((Hop::Alertmanager, trouble));
         }
-        survey.alertmanagers(drilled, named, &notified, now_s).await?;
+        survey.alertmanagers(drilled, named, &notified, clock).await?;
         survey.too_slow()?;
         Ok(survey)
     }
@@ -92,12 +93,12 @@ impl Survey {
         &mut self,
         drilled: &Drilled,
         server: &Prometheus,
-        now_s: u64,
+        clock: Clock,
     ) -> Result<Option<Alertmanagers>, Hopeless> {
         let at = |hop| move |trouble| (hop, trouble);
         let shown = server.server.shown();
         let version = server.version().await.map_err(at(Hop::Scraped))?;
-        self.clock(&shown, version.and_then(|version| version.date), now_s);
+        self.clock(&shown, version.and_then(|version| version.date), clock);
         let mut look = targets(drilled, server).await.map_err(at(Hop::Scraped))?;
         if matches!(scraped(drilled, &look, 0, false), Step::Failed(_)) {
             sleep(DISCOVERED_WITHIN).await;
@@ -150,8 +151,11 @@ impl Survey {
         }
     }
 
-    fn clock(&mut self, shown: &str, date: Option<u64>, now_s: u64) {
-        let differs_s = date.map_or(0, |date| date.abs_diff(now_s));
+    fn clock(&mut self, shown: &str, date: Option<u64>, clock: Clock) {
+        let differs_s = {
+            let now_s = u64::try_from(clock.wall().0 / 1000).unwrap_or(0);
+            date.map_or(0, |date| date.abs_diff(now_s))
+        };
         if differs_s > CLOCKS_S_MAX {
             self.warnings.push(format!(
                 "the clock of {shown} differs from this machine's by {}: Prometheus and \
@@ -166,7 +170,7 @@ impl Survey {
         drilled: &Drilled,
         named: Vec<Alertmanager>,
         notified: &Alertmanagers,
-        now_s: u64,
+        clock: Clock,
     ) -> Result<(), Hopeless> {
         if named.is_empty() {
             return Err((
@@ -179,7 +183,7 @@ impl Survey {
         }
         let mut troubles = Vec::new();
         for server in named {
-            let known = self.alertmanager(drilled, &server, now_s).await;
+            let known = self.alertmanager(drilled, &server, clock).await;
             troubles.extend(known.trouble.clone());
             self.known.push(known);
             self.alertmanagers.push(server);
@@ -201,7 +205,7 @@ impl Survey {
         &mut self,
         drilled: &Drilled,
         server: &Alertmanager,
-        now_s: u64,
+        clock: Clock,
     ) -> Known {
         let shown = server.server.shown();
         let mut known = Known { url: server.server.url.clone(), ..Known::default() };
@@ -210,7 +214,7 @@ impl Survey {
             Err(trouble) => return Known { trouble: Some(trouble), ..known },
         };
         if let Some(status) = status {
-            self.clock(&shown, status.date, now_s);
+            self.clock(&shown, status.date, clock);
             let config = parse_yaml(&status.value.config, "its configuration");
             let config = config.map_err(|error| error.to_string());
             match config.and_then(|config| AlertmanagerConfig::read(&config)) {
