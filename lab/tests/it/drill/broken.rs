@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, LocalSet};
 use super::chain::{AGENT_MODE, Chain, Change, Extent, Text, redis};
 
 /// How many chains run at the same time.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 10;
 
 /// What is done to a chain that runs, before the drill.
 #[derive(Clone, Copy, Debug)]
