@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, LocalSet};
 use super::chain::{AGENT_MODE, Chain, Change, Extent, Text, redis};
 
 /// How many chains run at the same time.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 10;
 
 /// What is done to a chain that runs, before the drill.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ struct Row {
     /// What must be said.
     words: &'static [&'static str],
     code: i32,
+    /// Its alert may arrive before the drill is stopped, with other labels than it should have.
+    arrives: bool,
 }
 
 const ROW: Row = Row {
@@ -57,6 +59,7 @@ const ROW: Row = Row {
     hop: None,
     words: &[],
     code: 1,
+    arrives: false,
 };
 
 use Text::{Agent, Alertmanager, Prometheus, Rules};
@@ -199,6 +202,7 @@ const ROWS: &[Row] = &[
         ],
         hop: Some("scraped"),
         words: &["honor_labels", "severity"],
+        arrives: true,
         ..ROW
     },
     // The rules.
@@ -445,7 +449,7 @@ async fn play(redis: &Redis, row: &Row) -> Option<String> {
     for word in row.words.iter().filter(|word| !said.says(**word)) {
         wrong.push(format!("it does not say {word:?}"));
     }
-    if chain.received().iter().any(|(status, _)| *status == Status::Firing) {
+    if !row.arrives && chain.received().iter().any(|(status, _)| *status == Status::Firing) {
         wrong.push("the receiver was notified: the chain is not broken".to_owned());
     }
     (!wrong.is_empty()).then(|| format!("## {}: {}\n{}", row.what, wrong.join("; "), said.text))

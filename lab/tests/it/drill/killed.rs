@@ -47,7 +47,7 @@ async fn a_killed_command_ends_its_drill() {
             is_over(&chain, SOON).await;
             // No notification was reported, but there may have been one.
             let stopped = chain.drill(&["--stop"]).await;
-            assert!(stopped.says("no drill at this agent"), "{}", stopped.text);
+            assert!(stopped.says("o drill runs"), "{}", stopped.text);
         })
         .await;
 }
@@ -70,7 +70,7 @@ async fn a_drill_is_stopped_from_elsewhere() {
             }
             let other = format!("http://{}", chain.agents[1].address());
             let elsewhere = chain.drill(&["--stop", "--agent.url", &other]).await;
-            assert!(elsewhere.says("no drill at this agent"), "{}", elsewhere.text);
+            assert!(elsewhere.says("o drill runs"), "{}", elsewhere.text);
             let stopped = chain.drill(&["--stop"]).await;
             assert_eq!(stopped.code, Some(0), "{}", stopped.text);
             is_over(&chain, SOON).await;

@@ -94,24 +94,36 @@ async fn the_shipped_examples_notify_everybody() {
     .await;
 }
 
-/// Two agents, two servers of Prometheus and a cluster of two Alertmanagers: one alert. One of the
-/// Alertmanagers goes down: the other one notifies, and the drill says who is missing.
+/// Two of everything.
+const TWO: Extent = Extent {
+    two_agents: true,
+    two_prometheis: true,
+    two_alertmanagers: true,
+    web_file: false,
+    nginx: false,
+    prometheus: &[],
+};
+
+/// Two agents, two servers of Prometheus and a cluster of two Alertmanagers: one alert.
 #[tokio::test]
 async fn two_of_each_are_one_alert() {
     runs(async {
-        let extent = Extent {
-            two_agents: true,
-            two_prometheis: true,
-            two_alertmanagers: true,
-            ..Extent::default()
-        };
-        let (_redis, mut chain) = start(extent, &[]).await;
+        let (_redis, chain) = start(TWO, &[]).await;
         drills(&chain, &["outbound"], &[(OPERATIONS, "outbound")]).await;
+    })
+    .await;
+}
 
+/// One of two Alertmanagers is down: the other one notifies, and the drill says who is missing. It
+/// is begun at the other agent.
+#[tokio::test]
+async fn one_of_two_alertmanagers_is_enough() {
+    runs(async {
+        let (_redis, mut chain) = start(TWO, &[]).await;
         chain.alertmanagers[1].kill().await.unwrap();
         let missing = chain.alertmanagers.remove(1).address().to_string();
-        let other = chain.agents[1].address().to_string();
-        let arguments = ["inbound", "--agent.url", &format!("http://{other}")];
+        let other = chain.agents[1].url();
+        let arguments = ["inbound", "--agent.url", &other];
         let said = drills(&chain, &arguments, &[(CHAT, "inbound")]).await;
         assert!(said.says(&missing), "{}", said.text);
     })
