@@ -9,6 +9,8 @@ use crate::text::identity::escape;
 
 /// Prometheus' default scrape and evaluation interval in milliseconds.
 pub const INTERVAL_DEFAULT_MS: u64 = 60_000;
+/// For how long Prometheus takes a sample for the present, by default (`--query.lookback-delta`).
+pub const LOOKBACK_MS: u64 = 300_000;
 /// Alertmanager's default `group_wait` in milliseconds: how long a new group waits for more alerts.
 pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
 /// Alertmanager's default `group_interval` in milliseconds: the same for a group that was already

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::timing::{Delay, PageTiming};
 use crate::alerts::{DOWN, RULES, RULES_INFO, rule_names, stated_version};
-use crate::chain::config::{AlertmanagerConfig, PrometheusConfig, quoted};
+use crate::chain::config::{AlertmanagerConfig, LOOKBACK_MS, PrometheusConfig, quoted};
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
 use crate::clock::Clock;
 use crate::commands::ask::{ALERTMANAGER, Access, PROMETHEUS};
@@ -81,6 +81,15 @@ pub(super) async fn ask(
             seen.line(&of, "cannot be asked");
         }
     }
+    let asked: BTreeSet<String> =
+        arguments.alertmanager_urls.iter().map(|url| plain(url)).collect();
+    if !asked.is_empty() && !named.is_empty() && named.is_disjoint(&asked) {
+        seen.warnings.push(format!(
+            "Prometheus notifies {}, which --alertmanager.url does not name: see that these are the \
+             same, or ask those",
+            named.iter().map(|url| safe(url)).collect::<Vec<_>>().join(", ")
+        ));
+    }
     let given = arguments.alertmanager_urls.iter();
     let servers = given.map(|url| arguments.alertmanager.server(url)).collect::<Result<_, _>>()?;
     let servers: Vec<Server> = match arguments.alertmanager_urls.is_empty() {
@@ -134,20 +143,25 @@ impl Seen {
         self.targets(prometheus, config, timing, read.as_ref()).await?;
         self.rules(prometheus, timing).await?;
         if read.as_ref().is_some_and(|read| read.relabels_alerts) {
-            self.item("alerts", "are relabelled (`alert_relabel_configs`) before they are sent");
+            self.warnings.push(format!(
+                "{of} may change or drop alerts before it sends them (`alert_relabel_configs`): a \
+                 drill shows what becomes of them"
+            ));
         }
         let Some(found) = prometheus.alertmanagers().await? else {
             self.item("notifies", "not known: it does not offer `/api/v1/alertmanagers`");
             return Ok(());
         };
-        let urls = found.active_alertmanagers.iter().map(|it| without_api_path(&it.url).to_owned());
+        let urls = found.active_alertmanagers.iter().map(|it| plain(without_api_path(&it.url)));
         let urls: Vec<String> = urls.collect();
         if urls.is_empty() {
-            let dropped = found.dropped_alertmanagers.len();
+            let why = match found.dropped_alertmanagers.len() {
+                0 => String::new(),
+                dropped => format!(" ({dropped} that it found are dropped by its relabelling)"),
+            };
             self.item("notifies", "nobody");
             self.broken.push(format!(
-                "{of} notifies no Alertmanager ({dropped} found were dropped by its relabelling), \
-                 so no alert goes out: name them in its `alerting`"
+                "{of} notifies no Alertmanager{why}, so no alert goes out: name one in its `alerting`"
             ));
         } else {
             self.item("notifies", &urls.iter().map(|url| safe(url)).collect::<Vec<_>>().join(", "));
@@ -208,7 +222,17 @@ impl Seen {
         let slowest =
             targets.iter().filter_map(|target| parse_duration_ms(&target.scrape_interval).ok());
         if let Some(ms) = slowest.max() {
+            self.too_slow(&of, "scrapes its agents", ms);
             timing.scrape.slower(Delay::new(ms, &of));
+        }
+        let jobs = read.iter().flat_map(|read| &read.jobs).filter(|job| job.relabels_metrics);
+        let jobs = jobs.filter(|job| targets.iter().any(|target| target.scrape_pool == job.name));
+        for job in jobs {
+            self.warnings.push(format!(
+                "{of} may change or drop series of the job {} (`metric_relabel_configs`): a drill \
+                 shows whether what alerts need remains",
+                quoted(&job.name)
+            ));
         }
         let is_lax = agents.iter().any(|agent| !agent.label("exported_job").is_empty());
         self.labels(prometheus, config, &targets, is_lax).await
@@ -320,6 +344,7 @@ impl Seen {
                 safe(&rule.last_error)
             ));
         }
+        self.too_slow(&of, "evaluates lockwatch's rules", interval_ms);
         timing.evaluation.slower(Delay::new(interval_ms, &of));
         let held = pages
             .rules
@@ -387,13 +412,20 @@ impl Seen {
             .collect();
         if !silent.is_empty() {
             let names = silent.iter().map(|name| escape(name.as_bytes()));
-            self.item("nobody", &format!("is notified by {}", list(names, SHOWN_MAX)));
+            self.warnings.push(format!(
+                "{of} has routes to receivers without any integration, which notify nobody: {}; a \
+                 drill shows whether a task's alerts end there",
+                list(names, SHOWN_MAX)
+            ));
         }
         let times: BTreeSet<&str> =
             read.routes.iter().flat_map(|route| &route.silent_at).map(String::as_str).collect();
         if !times.is_empty() {
             let names = times.iter().map(|name| escape(name.as_bytes()));
-            self.item("times", &format!("some routes are silent by {}", list(names, SHOWN_MAX)));
+            self.item(
+                "times",
+                &format!("some routes are silent at times: {}", list(names, SHOWN_MAX)),
+            );
         }
         let muted = config.tasks.iter().filter(|task| task.may_be_wanted());
         let muted = muted.filter(|task| is_muted_by_its_like(read, &task.labels));
@@ -404,6 +436,16 @@ impl Seen {
                  (its `inhibit_rules`): add `task` to `equal` there, or leave lockwatch's alerts out \
                  (tasks: {})",
                 list(muted.into_iter(), SHOWN_MAX)
+            ));
+        }
+    }
+
+    /// Prometheus forgets what is older than five minutes, so nothing fires for longer than a moment.
+    fn too_slow(&mut self, of: &str, what: &str, ms: u64) {
+        if ms >= LOOKBACK_MS {
+            self.broken.push(format!(
+                "{of} {what} each {}, and forgets samples after 5m: 5s are enough",
+                duration_text(ms)
             ));
         }
     }
@@ -436,6 +478,11 @@ fn is_muted_by_its_like(read: &AlertmanagerConfig, own: &[(Arc<str>, Arc<str>)])
         name => target(name),
     };
     read.inhibit_rules.iter().any(|rule| rule.mutes(source, target))
+}
+
+/// An address without a slash at its end.
+fn plain(url: &str) -> String {
+    url.trim_end_matches('/').to_owned()
 }
 
 fn of_version(version: Option<&str>) -> String {

@@ -31,12 +31,54 @@ pub(super) struct Known {
     pub(super) url: String,
     /// Its configuration, if it can be read.
     pub(super) config: Option<AlertmanagerConfig>,
-    /// What it had counted before; `None`: that cannot be read.
+    /// What it had counted before the alert was there; `None`: that cannot be read.
     pub(super) before: Option<Counted>,
+    /// What it had counted when the `group_wait` of the alert's routes was over.
+    pub(super) waited: Option<Counted>,
+    /// When the alert can have arrived at the earliest; `None`: it was not seen yet.
+    pub(super) arrived_ms: Option<u64>,
+    /// When the last two looks without the alert ended.
+    pub(super) without_ms: [u64; 2],
     /// What it answered last; `None`: nothing.
     pub(super) look: Option<AlertmanagerLook>,
     /// Why it does not answer, if so.
     pub(super) trouble: Option<Trouble>,
+}
+
+impl Known {
+    /// Takes in what it answers. What was counted before the alert was there is of other alerts; so
+    /// is what was counted within the shortest `group_wait` of its routes, unless its group is older.
+    pub(super) fn take(&mut self, drilled: &Drilled, at_ms: u64, look: AlertmanagerLook) {
+        let receivers: Vec<&str> =
+            look.found(drilled).map(|(group, _)| &*group.receiver.name).collect();
+        if receivers.is_empty() {
+            let [_, last] = self.without_ms;
+            self.without_ms = [last, at_ms];
+        } else if self.arrived_ms.is_none() {
+            // It may have arrived while the last look without it was on its way.
+            let [earliest, _] = self.without_ms;
+            self.arrived_ms = Some(earliest);
+        }
+        let routes = self.config.iter().flat_map(|config| &config.routes);
+        let waits = routes.filter(|route| receivers.contains(&&*route.receiver));
+        let wait_ms = waits.map(|route| route.group_wait_ms).min().unwrap_or(0);
+        if self.before.is_some() && look.counted.is_some() {
+            match self.arrived_ms {
+                None => self.before.clone_from(&look.counted),
+                Some(arrived) if at_ms < arrived + wait_ms => {
+                    self.waited.clone_from(&look.counted);
+                }
+                Some(_) => {}
+            }
+        }
+        (self.look, self.trouble) = (Some(look), None);
+    }
+}
+
+impl Known {
+    fn waited(&self) -> Option<&Counted> {
+        self.waited.as_ref().or(self.before.as_ref())
+    }
 }
 
 /// A group of the drill: where, and the alert in it.
@@ -308,11 +350,11 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
         return unseen(late, "its counters (/metrics) cannot be read");
     }
     let since = needed.iter().map(|(kind, needed)| {
-        (*kind, Since { needed: *needed, ..of_kind(&readable, kind, &receivers) })
+        (*kind, Since { needed: *needed, ..of_kind(&readable, kind, &receivers, Known::waited) })
     });
     let since: BTreeMap<&str, Since> = since.collect();
     // A notification ends with the first request that succeeds; so none is in flight or failed.
-    let is_sent = |since: &Since| since.answered >= since.needed && since.answered >= since.begun;
+    let is_sent = |since: &Since| since.begun >= since.needed && since.answered >= since.begun;
     if !since.is_empty() && since.values().all(is_sent) {
         if let Some(other) = counted_together(drilled, all, repeats_often) {
             return Step::Unseen(format!(
@@ -342,7 +384,21 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
         None if late && readable.len() < all.len() => {
             unseen(late, "the counters of one Alertmanager cannot be read, and it may have sent it")
         }
-        _ if late => not_sent(drilled, all, &since),
+        _ if late => {
+            let is_early = |kind: &&str| {
+                let before: fn(&Known) -> Option<&Counted> = |known| known.before.as_ref();
+                of_kind(&readable, kind, &receivers, before).begun >= 1.0
+            };
+            match since.keys().find(|kind| is_early(kind)) {
+                Some(kind) if since.values().all(|since| since.begun < 1.0) => {
+                    Step::Unseen(format!(
+                        "a request of {kind} was counted before `group_wait` was over: it was of \
+                         another alert, or of a group that was there from a drill before"
+                    ))
+                }
+                _ => not_sent(drilled, all, &since),
+            }
+        }
         _ => Step::Wait,
     }
 }
@@ -378,17 +434,22 @@ fn not_sent(drilled: &Drilled, all: &[Known], since: &BTreeMap<&str, Since>) -> 
         ),
         _ => Step::failed(
             "no request was made, though nothing holds it back",
-            "see Alertmanager's log; one that was killed may swallow what it sent before for \
-             `repeat_interval`: run two",
+            "see Alertmanager's log; one that was killed, or had the same drill less than \
+             `group_interval` ago, may swallow what it sent before: run two, or wait",
         ),
     }
 }
 
-fn of_kind(readable: &[&Known], kind: &str, receivers: &BTreeSet<&str>) -> Since {
+fn of_kind(
+    readable: &[&Known],
+    kind: &str,
+    receivers: &BTreeSet<&str>,
+    before: fn(&Known) -> Option<&Counted>,
+) -> Since {
     let mut all = Since::default();
     for known in readable {
         let (Some(before), Some(now)) =
-            (&known.before, known.look.as_ref().and_then(|look| look.counted.as_ref()))
+            (before(known), known.look.as_ref().and_then(|look| look.counted.as_ref()))
         else {
             continue;
         };

@@ -104,7 +104,12 @@ fn ask(
         let (alertmanager, drilled) = (alertmanager.clone(), drilled.clone());
         repeat(&mut asking, wants, seen, move |(hop, _)| {
             let (alertmanager, drilled) = (alertmanager.clone(), drilled.clone());
-            (*hop >= Hop::Alertmanager).then_some(async move {
+            let hop = *hop;
+            // Also before the alert can be there: what is counted until then is of others.
+            (hop >= Hop::Rule).then_some(async move {
+                if hop < Hop::Alertmanager {
+                    sleep(LOOK_EACH).await;
+                }
                 Seen::Alertmanager(index, at_alertmanager(&alertmanager, &drilled).await)
             })
         });

@@ -60,6 +60,9 @@ pub(super) async fn at_alertmanager(
     alertmanager: &Alertmanager,
     drilled: &Drilled,
 ) -> Result<AlertmanagerLook, Trouble> {
+    // First, so that a look without the alert has counted nothing of it. Who may not read its
+    // metrics may follow the alert all the same.
+    let counted = alertmanager.sent().await.unwrap_or(None);
     let groups = alertmanager.groups().await?.ok_or_else(|| {
         Trouble::new(
             "it has no API of Alertmanager (404)",
@@ -67,9 +70,7 @@ pub(super) async fn at_alertmanager(
         )
         .of(&alertmanager.server)
     })?;
-    let mut look = AlertmanagerLook { groups, ..AlertmanagerLook::default() };
-    // Who may not read its metrics may follow the alert all the same.
-    look.counted = alertmanager.sent().await.unwrap_or(None);
+    let mut look = AlertmanagerLook { groups, counted, ..AlertmanagerLook::default() };
     let alerts = look.found(drilled).map(|(_, alert)| alert);
     let ids: Vec<String> = alerts.flat_map(|alert| alert.status.silenced_by.clone()).collect();
     for id in ids.iter().take(SILENCES_MAX) {

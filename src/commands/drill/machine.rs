@@ -289,7 +289,7 @@ impl Machine {
                     replica.take(look);
                 }
             }
-            Seen::Alertmanager(index, look) => self.alertmanager(index, look, &mut said),
+            Seen::Alertmanager(index, look) => self.alertmanager((index, at_ms), look, &mut said),
             Seen::Renewed => self.agent_ms = at_ms,
             Seen::Ended(why) => self.fail(self.hop, why),
             Seen::Silent(why) if at_ms.saturating_sub(self.agent_ms) > 2 * SLACK_MS => {
@@ -347,13 +347,13 @@ impl Machine {
 
     fn alertmanager(
         &mut self,
-        index: usize,
+        (index, at_ms): (usize, u64),
         look: Result<AlertmanagerLook, Trouble>,
         said: &mut Vec<Said>,
     ) {
         let Some(known) = self.alertmanagers.get_mut(index) else { return };
         match look {
-            Ok(look) => (known.look, known.trouble) = (Some(look), None),
+            Ok(look) => known.take(&self.drilled, at_ms, look),
             Err(trouble) => {
                 let words = trouble.to_string();
                 (known.look, known.trouble) = (None, Some(trouble));

@@ -18,8 +18,6 @@ use crate::text::durations::{duration_text, parse_duration_ms};
 
 /// A drill lasts at most so long.
 const DRILL_MS_MAX: u64 = 900_000;
-/// Prometheus' `--query.lookback-delta`.
-const LOOKBACK_MS: u64 = 300_000;
 /// How long it lasts at most after everything should have happened.
 const REST_MS: u64 = 60_000;
 /// By how much clocks may differ.

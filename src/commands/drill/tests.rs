@@ -196,7 +196,13 @@ impl World {
                 seen.push(Seen::Prometheus(0, self.look(at_ms)));
             }
             for (index, trouble) in self.alertmanagers.iter().enumerate() {
-                let look = trouble.clone().map_or_else(|| Ok(self.received()), Err);
+                let mut look = trouble.clone().map_or_else(|| Ok(self.received()), Err);
+                // As `group_wait` has it.
+                if let Ok(AlertmanagerLook { counted: Some(counted), .. }) = &mut look
+                    && at_ms < from_ms + 2_000
+                {
+                    counted.clear();
+                }
                 seen.push(Seen::Alertmanager(index, look));
             }
             for seen in seen {
@@ -671,6 +677,44 @@ fn counters_that_rise_for_a_moment_are_looked_at_twice() {
     // The request was counted, and that it failed was not yet.
     machine.take(300, Seen::Alertmanager(0, Ok(failing.received())));
     assert_eq!(machine.outcome(), None);
+}
+
+/// Another alert is notified in the same way: before the drill's alert is there, within its
+/// `group_wait`, or not at all; the drill's own notification comes or does not.
+#[test]
+fn what_was_counted_before_it_could_be_notified_is_of_others() {
+    const ARRIVES_MS: u64 = 7_000;
+    const WAIT_MS: u64 = 30_000;
+    let world =
+        World { config: CONFIG.replace("group_wait: 1s", "group_wait: 30s"), ..World::right() };
+    let sent = |count: f64| Some(Sent { begun: count, requests: count, ..Sent::default() });
+    for (other_ms, is_sent, expected) in [
+        (3_000, false, "no request was made"),
+        (3_000, true, "notified"),
+        (ARRIVES_MS + 10_000, false, "before `group_wait` was over"),
+        (ARRIVES_MS + 10_000, true, "notified"),
+        (u64::MAX, true, "notified"),
+    ] {
+        let mut machine = world.machine();
+        let outcome = (0..900_000).step_by(500).find_map(|at_ms| {
+            let own = is_sent && at_ms > ARRIVES_MS + WAIT_MS;
+            let count = f64::from(u8::from(at_ms >= other_ms)) + f64::from(u8::from(own));
+            let now = World { sent: sent(7.0 + count), ..world.clone() };
+            let now = if at_ms < ARRIVES_MS { World { received: json!([]), ..now } } else { now };
+            machine.take(at_ms, Seen::Metrics(Ok(true)));
+            machine.take(at_ms, Seen::Renewed);
+            machine.take(at_ms, Seen::Prometheus(0, now.look(at_ms)));
+            machine.take(at_ms, Seen::Alertmanager(0, Ok(now.received())));
+            machine.outcome().cloned().map(|outcome| (outcome, at_ms))
+        });
+        let said = match outcome.unwrap() {
+            (Outcome::Notified, at_ms) if at_ms > ARRIVES_MS + WAIT_MS => "notified".to_owned(),
+            (Outcome::Failed(Hop::Notified, why), _) => why.saw,
+            (Outcome::Unseen(why), _) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(said.contains(expected), "{other_ms} {is_sent}: {said}");
+    }
 }
 
 #[test]
