@@ -446,7 +446,7 @@ async fn play(redis: &Redis, row: &Row) -> Option<String> {
     {
         wrong.push(format!("{:?} failed, and not {hop}", said.failed()));
     }
-    for word in row.words.iter().filter(|word| !said.says(**word)) {
+    for word in row.words.iter().filter(|word| !said.says(word)) {
         wrong.push(format!("it does not say {word:?}"));
     }
     if !row.arrives && chain.received().iter().any(|(status, _)| *status == Status::Firing) {
