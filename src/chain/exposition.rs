@@ -36,7 +36,8 @@ pub fn samples(exposition: &[u8], names: &[&str]) -> Vec<Sample> {
 
 fn sample(line: &[u8], names: &[&str]) -> Option<Sample> {
     let end = line.iter().position(|byte| matches!(byte, b'{' | b' '))?;
-    let name = names.iter().find(|name| name.as_bytes() == &line[..end])?;
+    let own = line.get(..end)?;
+    let name = names.iter().find(|name| name.as_bytes() == own)?;
     let mut rest = std::str::from_utf8(line.get(end..)?).ok()?;
     let mut labels = Labels::from([("__name__".to_owned(), (*name).to_owned())]);
     if let Some(inner) = rest.strip_prefix('{') {

@@ -1,6 +1,6 @@
 //! Where a server is that a command asks, and how to come in: the agent, Prometheus, Alertmanager.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -73,6 +73,7 @@ const FILES: [(&str, &str); 5] = [
 ];
 
 impl<const WHO: usize> Access<WHO> {
+    #[allow(clippy::indexing_slicing, reason = "a constant: it would not compile")]
     const ASKED: Asked = ASKED[WHO];
 
     fn flag(name: &str) -> String {
@@ -208,8 +209,8 @@ impl AgentArguments {
 }
 
 /// The secret in `file`.
-fn first_line(file: &PathBuf, what: &str) -> anyhow::Result<String> {
-    let line = PasswordSource::File(file.clone()).stored().context("no file")?;
+fn first_line(file: &Path, what: &str) -> anyhow::Result<String> {
+    let line = PasswordSource::File(file.to_owned()).stored().context("no file")?;
     let line =
         line.map_err(|error| anyhow::Error::msg(error.to_string().replace("password file", what)))?;
     Ok(line.expose().to_owned())

@@ -179,7 +179,7 @@ fn altered<'a>(drilled: &Drilled, all: &'a [Known]) -> Option<&'a ReceivedAlert>
         let text = alert.annotations.get("summary").map_or("", String::as_str);
         text.starts_with("Drill:")
             && text.contains(drilled.task())
-            && !alert.labels.get("drill").is_some_and(|drill| drill != drilled.task())
+            && alert.labels.get("drill").is_none_or(|drill| drill == drilled.task())
     };
     groups.flat_map(|group| &group.alerts).find(is_drill)
 }

@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, LocalSet};
 use super::chain::{AGENT_MODE, Chain, Change, Extent, Text, redis};
 
 /// How many chains run at the same time.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 10;
 
 /// What is done to a chain that runs, before the drill.
 #[derive(Clone, Copy, Debug)]
@@ -446,7 +446,7 @@ async fn play(redis: &Redis, row: &Row) -> Option<String> {
     {
         wrong.push(format!("{:?} failed, and not {hop}", said.failed()));
     }
-    for word in row.words.iter().filter(|word| !said.says(**word)) {
+    for word in row.words.iter().filter(|word| !said.says(word)) {
         wrong.push(format!("it does not say {word:?}"));
     }
     if !row.arrives && chain.received().iter().any(|(status, _)| *status == Status::Firing) {
