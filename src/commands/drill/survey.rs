@@ -10,7 +10,7 @@ use super::machine::{Pace, Replica, notified_ms};
 use super::prometheus::{self, Drilled, PrometheusLook, RULES, is_the_alert, recorded, scraped};
 use crate::alerts::{RULES as SHIPPED, stated_version};
 use crate::chain::config::{
-    AlertmanagerConfig, INTERVAL_DEFAULT_MS, PrometheusConfig, RouteConfig,
+    AlertmanagerConfig, INTERVAL_DEFAULT_MS, LOOKBACK_MS, PrometheusConfig, RouteConfig,
 };
 use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
 use crate::config::{AGENT_LABELS, parse_yaml};
