@@ -18,10 +18,13 @@ mod survey;
 mod tests;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use tokio::time::sleep;
 
 use self::agent::Agent;
+use self::alertmanager::Often;
 use self::follow::follow;
 use self::hop::Hop;
 use self::machine::{Machine, Outcome};
@@ -41,6 +44,11 @@ use crate::text::nearest::{no_such_task, which_task};
 const SEVERITY: &str = "severity";
 /// The task that a drill shows as.
 const SYNTHETIC: &str = "lockwatch-drill";
+
+/// Between two looks at what is notified before a drill.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+/// How long after a notification it may be seen, with the begin of a drill.
+const LATE_MS: u64 = 4_000;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -200,13 +208,17 @@ impl Command {
             "Drill of {} by the agent at {}",
             task.name, self.options.agent.agent_url
         ));
-        let surveyed = match self.surveyed().await? {
+        let mut surveyed = match self.surveyed().await? {
             Some(Ok(survey)) => survey,
             Some(Err((hop, trouble))) => return Ok(none(self.print.failed(None, hop, &trouble))),
             None => return Ok(none(self.print.interrupted("It did not begin."))),
         };
-        if !self.may_begin(task, &surveyed) {
+        let alert = self.alert(task, &surveyed);
+        if !self.may_begin(&alert, &surveyed) {
             return Ok(none(Exit::Failure));
+        }
+        if !self.is_quiet(&alert, &mut surveyed).await {
+            return Ok(none(self.print.interrupted("It did not begin.")));
         }
         let lasts_ms = surveyed.lasts_ms(self.options.force);
         let start = StartDrill {
@@ -293,9 +305,8 @@ impl Command {
         })
     }
 
-    /// Says what the drill may do to other alerts, and whether it may begin.
-    fn may_begin(&self, task: &Task, survey: &Survey) -> bool {
-        let lasts = duration_text(survey.lasts_ms(self.options.force));
+    /// The labels that its alert will have.
+    fn alert(&self, task: &Task, survey: &Survey) -> Labels {
         let mut alert: Labels = survey.added.clone();
         let own = task.labels.iter().filter(|label| !label.value.is_empty());
         alert.extend(own.map(|label| (label.name.to_string(), label.value.to_string())));
@@ -313,7 +324,45 @@ impl Command {
         ] {
             alert.insert(name.to_owned(), value.to_owned());
         }
-        let before = before::before(&alert, &survey.known, &lasts);
+        alert
+    }
+
+    /// Waits until an alert that is repeated often, as that of a dead man's switch, was notified: then
+    /// it cannot be taken for the drill for a while. Returns false if it is interrupted.
+    async fn is_quiet(&mut self, alert: &Labels, survey: &mut Survey) -> bool {
+        let Some(often) = Often::find(alert, &survey.known) else { return true };
+        self.print.line(&format!(
+            "Waiting for the next notification of {}, for {} at most: Alertmanager counts it \
+             together with the drill's.",
+            often.shown,
+            duration_text(often.each_ms)
+        ));
+        let clock = Clock::start();
+        while clock.now().ms() <= often.each_ms {
+            tokio::select! {
+                () = sleep(LOOK_EACH) => {}
+                () = self.stop.requested() => return false,
+            }
+            let mut was_notified = false;
+            for (known, server) in survey.known.iter_mut().zip(&survey.alertmanagers) {
+                let Ok(Some(now)) = server.sent().await else { continue };
+                was_notified |=
+                    known.before.as_ref().is_some_and(|before| often.was_notified(before, &now));
+                known.before = Some(now);
+            }
+            if was_notified {
+                let quiet_ms = often.quiet_ms.saturating_sub(LATE_MS);
+                survey.known.iter_mut().for_each(|known| known.quiet_ms = quiet_ms);
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Says what the drill may do to other alerts, and whether it may begin.
+    fn may_begin(&self, alert: &Labels, survey: &Survey) -> bool {
+        let lasts = duration_text(survey.lasts_ms(self.options.force));
+        let before = before::before(alert, &survey.known, &lasts);
         survey.warnings.iter().chain(&before.warnings).for_each(|it| self.print.warning(it));
         let doubts: Vec<&String> = survey.doubts.iter().chain(&before.refusals).collect();
         doubts.iter().for_each(|doubt| self.print.warning(doubt));

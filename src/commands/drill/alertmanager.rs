@@ -7,7 +7,7 @@ use super::hop::{Step, listed};
 use super::prometheus::Drilled;
 use crate::chain::config::{AlertmanagerConfig, RouteConfig};
 use crate::chain::{
-    AlertGroup, Alertmanagers, ReceivedAlert, Sent, Silence, Trouble, without_api_path,
+    AlertGroup, Alertmanagers, Labels, ReceivedAlert, Sent, Silence, Trouble, without_api_path,
 };
 
 /// What is counted of each kind of integration, and each receiver where it is counted by these.
@@ -35,6 +35,10 @@ pub(super) struct Known {
     pub(super) before: Option<Counted>,
     /// What it had counted when the `group_wait` of the alert's routes was over.
     pub(super) waited: Option<Counted>,
+    /// When that was.
+    pub(super) opened_ms: u64,
+    /// Until when what repeats often is not repeated: it was notified just before the drill.
+    pub(super) quiet_ms: u64,
     /// When the alert can have arrived at the earliest; `None`: it was not seen yet.
     pub(super) arrived_ms: Option<u64>,
     /// When the last two looks without the alert ended.
@@ -64,9 +68,9 @@ impl Known {
         let wait_ms = waits.map(|route| route.group_wait_ms).min().unwrap_or(0);
         if self.before.is_some() && look.counted.is_some() {
             match self.arrived_ms {
-                None => self.before.clone_from(&look.counted),
+                None => (self.before, self.opened_ms) = (look.counted.clone(), at_ms),
                 Some(arrived) if at_ms < arrived + wait_ms => {
-                    self.waited.clone_from(&look.counted);
+                    (self.waited, self.opened_ms) = (look.counted.clone(), at_ms);
                 }
                 Some(_) => {}
             }
@@ -315,6 +319,9 @@ pub(super) fn joined(drilled: &Drilled, all: &[Known]) -> Option<String> {
     Some(shown_alert(&other.labels))
 }
 
+/// Within this time nothing else is notified, except what repeats often.
+const SHORT_MS: u64 = 10_000;
+
 /// What one kind of integration did since before the drill, in all Alertmanagers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Since {
@@ -327,7 +334,7 @@ struct Since {
 }
 
 /// Whether a notification was delivered.
-pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
+pub(super) fn notified(drilled: &Drilled, all: &[Known], at_ms: u64, late: bool) -> Step {
     let found = found(drilled, all);
     let step = gone(&found, all).or_else(|| held_back(&found)).or_else(|| muted(&found));
     if let Some(step) = step {
@@ -356,11 +363,16 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], late: bool) -> Step {
     // A notification ends with the first request that succeeds; so none is in flight or failed.
     let is_sent = |since: &Since| since.begun >= since.needed && since.answered >= since.begun;
     if !since.is_empty() && since.values().all(is_sent) {
-        if let Some(other) = counted_together(drilled, all, repeats_often) {
+        // In a short time only what repeats often comes between.
+        let is_long = readable.iter().any(|it| at_ms > it.opened_ms + SHORT_MS);
+        let is_quiet = readable.iter().all(|it| at_ms <= it.quiet_ms);
+        let counts =
+            |all: &[Known], receiver: &str| is_long || !is_quiet && repeats_often(all, receiver);
+        if let Some(other) = counted_together(drilled, all, counts) {
             return Step::Unseen(format!(
-                "requests of {} are counted together with those for {other}, which are repeated \
-                 often. See the receiver itself, or start Alertmanager with \
-                 --enable-feature=receiver-name-in-metrics (0.27 and later)",
+                "requests of {} are counted together with those for {other}. See the receiver \
+                 itself, or start Alertmanager with --enable-feature=receiver-name-in-metrics (0.27 \
+                 and later)",
                 listed(since.keys())
             ));
         }
@@ -474,9 +486,70 @@ fn of_kind(
 /// counted since the drill began, as those of a dead man's switch.
 fn repeats_often(all: &[Known], receiver: &str) -> bool {
     const OFTEN_MS: u64 = 3_600_000;
-    let routes = all.iter().filter_map(|known| known.config.as_ref()).flat_map(|it| &it.routes);
-    let mut own = routes.filter(|route| route.receiver == receiver);
+    let routes = all.iter().filter_map(|known| known.config.as_ref());
+    let mut own = routes.flat_map(|config| config.routes_to(receiver));
     own.any(|route| route.repeat_interval_ms.is_some_and(|ms| ms <= OFTEN_MS))
+}
+
+/// An alert that is repeated often, and counted together with a drill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Often {
+    /// Which one.
+    pub(super) shown: String,
+    kinds: Vec<String>,
+    /// After a notification there is none for so long.
+    pub(super) quiet_ms: u64,
+    /// The longest time between two.
+    pub(super) each_ms: u64,
+}
+
+impl Often {
+    /// Longer than this nobody waits for it.
+    const EACH_MS_MAX: u64 = 120_000;
+
+    /// The only one that may be taken for a drill with the labels `alert`.
+    pub(super) fn find(alert: &Labels, all: &[Known]) -> Option<Often> {
+        let value = |name: &str| alert.get(name).map_or("", String::as_str);
+        let configs = || all.iter().filter_map(|known| known.config.as_ref());
+        let own = configs().flat_map(AlertmanagerConfig::notifying);
+        let own = own.filter(|route| route.may_take(value));
+        let own: Vec<&str> =
+            own.filter_map(|route| kinds(all, &route.receiver)).flatten().collect();
+        let groups =
+            all.iter().filter(|it| !counts_by_receiver(it)).filter_map(|it| it.look.as_ref());
+        let groups = groups.flat_map(|look| &look.groups);
+        let mut often: BTreeMap<String, (&str, Vec<&str>)> = BTreeMap::new();
+        for group in groups.filter(|group| repeats_often(all, &group.receiver.name)) {
+            let mut kinds = kinds(all, &group.receiver.name).unwrap_or_default();
+            kinds.retain(|kind| own.contains(kind));
+            let active = group.alerts.iter().find(|alert| alert.status.state == "active");
+            if let (Some(active), false) = (active, kinds.is_empty()) {
+                often.insert(shown_alert(&active.labels), (&*group.receiver.name, kinds));
+            }
+        }
+        let (shown, (receiver, kinds)) = often.pop_first().filter(|_| often.is_empty())?;
+        let routes = || configs().flat_map(|config| config.routes_to(receiver));
+        let quiet_ms = routes().map(|route| route.group_interval_ms).min()?;
+        let repeat_ms = routes().filter_map(|route| route.repeat_interval_ms).max()?;
+        let each_ms = repeat_ms.saturating_add(quiet_ms);
+        let kinds = kinds.into_iter().map(str::to_owned).collect();
+        (each_ms <= Often::EACH_MS_MAX).then_some(Often { shown, kinds, quiet_ms, each_ms })
+    }
+
+    /// Whether it may be what was notified between two counts.
+    pub(super) fn was_notified(&self, before: &Counted, now: &Counted) -> bool {
+        let begun = |counted: &Counted| -> f64 {
+            let own = counted.iter().filter(|((kind, _), _)| self.kinds.contains(kind));
+            own.map(|(_, sent)| sent.begun).sum()
+        };
+        begun(now) > begun(before)
+    }
+}
+
+/// Whether it counts what it sent by receivers.
+fn counts_by_receiver(known: &Known) -> bool {
+    let counted = known.look.as_ref().and_then(|look| look.counted.as_ref());
+    counted.is_some_and(|counted| counted.keys().any(|(_, receiver)| !receiver.is_empty()))
 }
 
 /// Alerts of such receivers whose notifications are counted together with those of the drill, by
@@ -487,15 +560,11 @@ pub(super) fn counted_together(
     receiver: impl Fn(&[Known], &str) -> bool,
 ) -> Option<String> {
     let found = found(drilled, all);
-    let by_receiver = |known: &Known| {
-        let counted = known.look.as_ref().and_then(|look| look.counted.as_ref());
-        counted.is_some_and(|counted| counted.keys().any(|(_, receiver)| !receiver.is_empty()))
-    };
     let receivers: BTreeSet<&str> =
         found.iter().map(|(_, group, _)| &*group.receiver.name).collect();
     let ours: BTreeSet<&str> =
         receivers.iter().filter_map(|receiver| kinds(all, receiver)).flatten().collect();
-    let groups = all.iter().filter(|known| !by_receiver(known)).filter_map(|it| it.look.as_ref());
+    let groups = all.iter().filter(|it| !counts_by_receiver(it)).filter_map(|it| it.look.as_ref());
     let mut others = groups.flat_map(|look| &look.groups).filter(|group| {
         let kinds = kinds(all, &group.receiver.name).unwrap_or_default();
         kinds.iter().any(|kind| ours.contains(kind)) && receiver(all, &group.receiver.name)

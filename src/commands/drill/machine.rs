@@ -440,7 +440,7 @@ impl Machine {
                     (step, Hop::Receiver)
                 }
                 Hop::Receiver => (alertmanager::received(drilled, all, late), Hop::Notified),
-                Hop::Notified => (alertmanager::notified(drilled, all, late), Hop::Resolved),
+                Hop::Notified => (alertmanager::notified(drilled, all, at_ms, late), Hop::Resolved),
                 _ => return,
             };
             match step {
