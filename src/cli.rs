@@ -132,6 +132,7 @@ where
 fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     if run.check {
         return Ok(Invocation::CheckConfig(CheckOptions {
+            listen: run.listen().to_vec(),
             source: run.source,
             connect: false,
             web_config: run.web_config,

@@ -44,7 +44,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let config = load(&options.source)?;
     let web = options.web.as_ref().map(WebOptions::load).transpose()?;
     let has_login = web.as_ref().is_some_and(|web| !web.door().config.users.is_empty());
-    let is_local = options.listen.iter().all(|at| at.ip().to_canonical().is_loopback());
+    let is_local = check_config::only_this_machine(&options.listen);
     config.check_login(&options.source.name(), has_login, is_local)?;
     let listen = |address: &SocketAddr| {
         http::listen(*address).with_context(|| format!("cannot listen on {address}"))

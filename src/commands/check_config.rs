@@ -9,6 +9,7 @@ mod nodes;
 mod timing;
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,6 +45,9 @@ pub struct CheckOptions {
     /// Where the real ones are asked.
     #[command(flatten)]
     pub chain: ChainArguments,
+    /// Where the agent would listen, if that is known.
+    #[arg(skip)]
+    pub listen: Vec<SocketAddr>,
 }
 
 /// Runs the command. The exit code is 1 if a server was asked and cannot be used, or if the chain was
@@ -53,13 +57,17 @@ pub struct CheckOptions {
 /// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.
 pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let config = options.source.load()?;
+    let mut has_login = false;
     if let Some(file) = &options.web_config {
         let web = crate::web::check(file)?;
         for warning in &web.warnings {
             eprintln!("warning: {}: {warning}", file.display());
         }
-        // Where the agent listens is not known here.
-        config.check_login(&options.source.name(), !web.users.is_empty(), true)?;
+        has_login = !web.users.is_empty();
+    }
+    if options.web_config.is_some() || !options.listen.is_empty() {
+        let is_local = only_this_machine(&options.listen);
+        config.check_login(&options.source.name(), has_login, is_local)?;
     }
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");
@@ -88,6 +96,11 @@ pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     }
     let shown = terminal::show(text)?;
     Ok(if is_good { shown } else { ExitCode::FAILURE })
+}
+
+/// Whether nobody else reaches an agent that listens there; also where that is not known.
+pub fn only_this_machine(listen: &[SocketAddr]) -> bool {
+    listen.iter().all(|at| at.ip().to_canonical().is_loopback())
 }
 
 /// Problems outside the file that should be fixed although the configuration is valid; one sentence

@@ -1,10 +1,12 @@
 //! Shows, begins, renews and ends drills.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -78,6 +80,13 @@ impl Site {
             let sentence = "Log in: an agent that others reach must know who begins drills.";
             return Err(Box::new(json_error(StatusCode::FORBIDDEN, sentence)));
         }
+        // Without logins the agent listens here only. A name that somebody else's page made lead here
+        // is none of this machine.
+        if user.is_none() && !names_this_machine(request) {
+            let sentence =
+                "Ask by 127.0.0.1 or localhost: without logins nobody else begins drills.";
+            return Err(Box::new(json_error(StatusCode::FORBIDDEN, sentence)));
+        }
         Ok(user)
     }
 
@@ -97,6 +106,16 @@ impl Site {
             Err(refusal) => refused(&refusal),
         }
     }
+}
+
+fn names_this_machine(request: &Request<Incoming>) -> bool {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let authority = host.and_then(|host| host.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let name = authority.host().trim_matches(['[', ']']);
+        let is_local = |ip: IpAddr| ip.to_canonical().is_loopback();
+        name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_local)
+    })
 }
 
 fn refused(refusal: &Refusal) -> Reply {

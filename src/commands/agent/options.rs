@@ -78,6 +78,13 @@ pub(crate) struct RunArguments {
     log: LogOptions,
 }
 
+impl RunArguments {
+    /// Where to serve.
+    pub(crate) fn listen(&self) -> &[SocketAddr] {
+        &self.web.listen
+    }
+}
+
 #[derive(Debug, Args)]
 struct RecordArguments {
     /// Record what the agent sees in this folder, without secrets, for `lockwatch replay`
