@@ -108,9 +108,10 @@ impl Site {
     }
 }
 
+/// Every browser says by which name it asks.
 fn names_this_machine(request: &Request<Incoming>) -> bool {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let authority = host.and_then(|host| host.parse::<Authority>().ok());
+    let Some(host) = request.headers().get(header::HOST) else { return true };
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     authority.is_some_and(|authority| {
         let name = authority.host().trim_matches(['[', ']']);
         let is_local = |ip: IpAddr| ip.to_canonical().is_loopback();

@@ -191,7 +191,11 @@ fn what_is_wrong_is_refused_with_its_remedy() {
     let json = "Content-Type: application/json\r\n";
     let good = good.to_string();
     let foreign = format!("{json}Origin: https://evil.example\r\n");
+    let [rebound, local] = ["evil.example:10379", "[::1]:10379"]
+        .map(|host| format!("{json}Host: {host}\r\nOrigin: http://{host}\r\n"));
     let cases = [
+        ("a foreign name", DRILL, rebound.as_str(), good.as_str(), 403, "127.0.0.1 or localhost"),
+        ("a local name", DRILL, local.as_str(), "", 400, "seconds"),
         ("another site", DRILL, foreign.as_str(), good.as_str(), 403, "another site's page"),
         ("text", DRILL, "Content-Type: text/plain\r\n", &good, 415, "application/json"),
         ("no type", DRILL, "", &good, 415, "application/json"),
@@ -305,13 +309,17 @@ fn without_logins_it_is_allowed_on_this_machine_only() {
         let mut agent: Command = program();
         agent.args(arguments).arg("--config.file").arg(&file).output().unwrap()
     };
+    let local = run(&["--web.listen-address", "127.0.0.1:0", "--config.check"]);
+    assert!(local.status.success(), "{local:?}");
     for listen in [&["0.0.0.0:0"][..], &["[::]:0"], &[":0"], &["127.0.0.1:0", "192.0.2.1:0"]] {
         let arguments: Vec<&str> =
             listen.iter().flat_map(|at| ["--web.listen-address", at]).collect();
-        let output = run(&arguments);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{listen:?}: {said}");
-        assert!(said.contains("drill: lets everybody who reaches the agent"), "{said}");
-        assert!(said.contains("basic_auth_users") && said.contains("127.0.0.1"), "{said}");
+        for arguments in [arguments.clone(), [&arguments[..], &["--config.check"]].concat()] {
+            let output = run(&arguments);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(said.contains("drill: lets everybody who reaches the agent"), "{said}");
+            assert!(said.contains("basic_auth_users") && said.contains("127.0.0.1"), "{said}");
+        }
     }
 }
