@@ -274,7 +274,7 @@ const BROKEN: &[Broken] = &[
             it.ended = true;
             it.series.clear();
         },
-        hop: Hop::Scraped,
+        hop: Hop::Agent,
         within_s: 30,
         saw: "not renewed",
         remedy: "",
