@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) quiet_ms: u64,
     /// When the alert can have arrived at the earliest; `None`: it was not seen yet.
     pub(super) arrived_ms: Option<u64>,
+    /// When the longest `group_wait` of its routes can be over at the earliest.
+    pub(super) due_ms: u64,
     /// When the last two looks without the alert ended.
     pub(super) without_ms: [u64; 2],
     /// What it answered last; `None`: nothing.
@@ -53,19 +55,21 @@ impl Known {
     /// Takes in what it answers. What was counted before the alert was there is of other alerts; so
     /// is what was counted within the shortest `group_wait` of its routes, unless its group is older.
     pub(super) fn take(&mut self, drilled: &Drilled, at_ms: u64, look: AlertmanagerLook) {
-        let receivers: Vec<&str> =
-            look.found(drilled).map(|(group, _)| &*group.receiver.name).collect();
-        if receivers.is_empty() {
+        let waits: Vec<u64> = look
+            .found(drilled)
+            .flat_map(|(group, alert)| routes_of(self.config.as_ref(), group, alert))
+            .map(|route| route.group_wait_ms)
+            .collect();
+        if look.found(drilled).next().is_none() {
             let [_, last] = self.without_ms;
             self.without_ms = [last, at_ms];
         } else if self.arrived_ms.is_none() {
             // It may have arrived while the last look without it was on its way.
             let [earliest, _] = self.without_ms;
             self.arrived_ms = Some(earliest);
+            self.due_ms = earliest + waits.iter().max().unwrap_or(&0);
         }
-        let routes = self.config.iter().flat_map(|config| &config.routes);
-        let waits = routes.filter(|route| receivers.contains(&&*route.receiver));
-        let wait_ms = waits.map(|route| route.group_wait_ms).min().unwrap_or(0);
+        let wait_ms = waits.iter().min().copied().unwrap_or(0);
         if self.before.is_some() && look.counted.is_some() {
             match self.arrived_ms {
                 None => (self.before, self.opened_ms) = (look.counted.clone(), at_ms),
@@ -300,15 +304,25 @@ pub(super) fn shown_alert(labels: &crate::chain::Labels) -> String {
     format!("{name}{{{}}}", more.join(", "))
 }
 
-/// Which routes may have led to the receivers of the drill.
+/// Which routes led to the receivers of the drill.
 pub(super) fn routes<'a>(
     drilled: &'a Drilled,
     all: &'a [Known],
 ) -> impl Iterator<Item = &'a RouteConfig> {
-    let receivers: BTreeSet<&str> =
-        found(drilled, all).iter().map(|(_, group, _)| &*group.receiver.name).collect();
-    let routes = all.iter().filter_map(|known| known.config.as_ref()).flat_map(|it| &it.routes);
-    routes.filter(move |route| receivers.contains(&*route.receiver))
+    let found = found(drilled, all).into_iter();
+    found.flat_map(|(known, group, alert)| routes_of(known.config.as_ref(), group, alert))
+}
+
+/// Which routes led an alert to the receiver of its group.
+fn routes_of<'a>(
+    config: Option<&'a AlertmanagerConfig>,
+    group: &AlertGroup,
+    alert: &ReceivedAlert,
+) -> Vec<&'a RouteConfig> {
+    let value = |name: &str| alert.labels.get(name).map_or("", String::as_str);
+    let routes = config.iter().flat_map(|config| &config.routes);
+    let named = routes.filter(|route| route.receiver == group.receiver.name);
+    named.filter(|route| route.may_take(value)).collect()
 }
 
 /// Alerts that were in its group before, so that it waits for `group_interval`.
@@ -362,7 +376,8 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], at_ms: u64, late: bool)
     let since: BTreeMap<&str, Since> = since.collect();
     // A notification ends with the first request that succeeds; so none is in flight or failed.
     let is_sent = |since: &Since| since.begun >= since.needed && since.answered >= since.begun;
-    if !since.is_empty() && since.values().all(is_sent) {
+    let is_due = readable.iter().all(|known| at_ms >= known.due_ms);
+    if is_due && !since.is_empty() && since.values().all(is_sent) {
         // In a short time only what repeats often comes between.
         let is_long = readable.iter().any(|it| at_ms > it.opened_ms + SHORT_MS);
         let is_quiet = readable.iter().all(|it| at_ms <= it.quiet_ms);

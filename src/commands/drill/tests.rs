@@ -599,7 +599,7 @@ const BROKEN: &[Broken] = &[
         change: |it| it.over = false,
         hop: Hop::Resolved,
         within_s: 60,
-        saw: "still fires in Prometheus at http://p:9090",
+        saw: "still has it",
         remedy: "still scrapes the agent",
     },
 ];
