@@ -43,6 +43,9 @@ pub(super) struct Known {
     pub(super) arrived_ms: Option<u64>,
     /// When the longest `group_wait` of its routes can be over at the earliest.
     pub(super) due_ms: u64,
+    /// When it answered last, and the longest time between two answers.
+    pub(super) looked_ms: u64,
+    pub(super) look_ms: u64,
     /// When the last two looks without the alert ended.
     pub(super) without_ms: [u64; 2],
     /// What it answered last; `None`: nothing.
@@ -55,6 +58,11 @@ impl Known {
     /// Takes in what it answers. What was counted before the alert was there is of other alerts; so
     /// is what was counted within the shortest `group_wait` of its routes, unless its group is older.
     pub(super) fn take(&mut self, drilled: &Drilled, at_ms: u64, look: AlertmanagerLook) {
+        if self.looked_ms > 0 {
+            let look_ms = at_ms.saturating_sub(self.looked_ms).min(LOOK_MS_MAX);
+            self.look_ms = look_ms.max(self.look_ms);
+        }
+        self.looked_ms = at_ms;
         let waits: Vec<u64> = look
             .found(drilled)
             .flat_map(|(group, alert)| routes_of(self.config.as_ref(), group, alert))
@@ -333,6 +341,8 @@ pub(super) fn joined(drilled: &Drilled, all: &[Known]) -> Option<String> {
     Some(shown_alert(&other.labels))
 }
 
+/// How long a look at an Alertmanager may take: a few requests, each with its deadline.
+const LOOK_MS_MAX: u64 = 30_000;
 /// Within this time nothing else is notified, except what repeats often.
 const SHORT_MS: u64 = 10_000;
 

@@ -500,7 +500,9 @@ impl Machine {
         let wait_ms = routes().map(|it| it.group_wait_ms).max().unwrap_or(GROUP_WAIT_MS);
         let joined = alertmanager::joined(&self.drilled, &self.alertmanagers).is_some();
         let interval_ms = routes().map(|it| it.group_interval_ms).max().filter(|_| joined);
-        notified_ms(wait_ms + interval_ms.unwrap_or(0), self.alertmanagers.len())
+        // One that answers slowly has not said yet how it is now.
+        let answer_ms = self.alertmanagers.iter().map(|known| 2 * known.look_ms).max().unwrap_or(0);
+        notified_ms(wait_ms + interval_ms.unwrap_or(0), self.alertmanagers.len()) + answer_ms
     }
 
     fn resolved(&mut self, at_ms: u64, said: &mut Vec<Said>) {
