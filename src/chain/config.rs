@@ -335,8 +335,8 @@ impl RouteConfig {
         Ok(())
     }
 
-    /// Whether an alert may end at this route, by the labels that are known of it: all matchers fit,
-    /// and none of a route that comes first. Labels that Prometheus adds may decide otherwise.
+    /// Whether an alert may end at this route, by the labels that are known of it: all matchers
+    /// fit, and none of a route that comes first. Labels that Prometheus adds may decide otherwise.
     pub fn may_take<'a>(&self, alert: impl Fn(&str) -> &'a str) -> bool {
         let fits = |matchers: &Vec<Matcher>| {
             matchers.iter().all(|matcher| matcher.matches(alert(matcher.label())))

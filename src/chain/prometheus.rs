@@ -263,8 +263,8 @@ impl Prometheus {
     }
 
     /// How far in the past a group's rules look, which no API says: what they record is of that
-    /// time. `recorded` is a series that one of them records. In milliseconds, whole seconds; 0 where
-    /// it cannot be seen.
+    /// time. `recorded` is a series that one of them records. In milliseconds, whole seconds; 0
+    /// where it cannot be seen.
     ///
     /// # Errors
     /// As above.

@@ -50,8 +50,8 @@ pub struct CheckOptions {
     pub listen: Vec<SocketAddr>,
 }
 
-/// Runs the command. The exit code is 1 if a server was asked and cannot be used, or if the chain was
-/// asked and no alert can go out.
+/// Runs the command. The exit code is 1 if a server was asked and cannot be used, or if the chain
+/// was asked and no alert can go out.
 ///
 /// # Errors
 /// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.

@@ -327,8 +327,8 @@ impl Command {
         alert
     }
 
-    /// Waits until an alert that is repeated often, as that of a dead man's switch, was notified: then
-    /// it cannot be taken for the drill for a while. Returns false if it is interrupted.
+    /// Waits until an alert that is repeated often, as that of a dead man's switch, was notified:
+    /// then it cannot be taken for the drill for a while. Returns false if it is interrupted.
     async fn is_quiet(&mut self, alert: &Labels, survey: &mut Survey) -> bool {
         let Some(often) = Often::find(alert, &survey.known) else { return true };
         self.print.line(&format!(

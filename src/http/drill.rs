@@ -80,8 +80,8 @@ impl Site {
             let sentence = "Log in: an agent that others reach must know who begins drills.";
             return Err(Box::new(json_error(StatusCode::FORBIDDEN, sentence)));
         }
-        // Without logins the agent listens here only. A name that somebody else's page made lead here
-        // is none of this machine.
+        // Without logins the agent listens here only. A name that somebody else's page made lead
+        // here is none of this machine.
         if user.is_none() && !names_this_machine(request) {
             let sentence =
                 "Ask by 127.0.0.1 or localhost: without logins nobody else begins drills.";

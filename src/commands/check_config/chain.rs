@@ -456,7 +456,8 @@ impl Seen {
         }
     }
 
-    /// Prometheus forgets what is older than five minutes, so nothing fires for longer than a moment.
+    /// Prometheus forgets what is older than five minutes, so nothing fires for longer than a
+    /// moment.
     fn too_slow(&mut self, of: &str, what: &str, ms: u64) {
         if ms >= LOOKBACK_MS {
             self.broken.push(format!(

@@ -56,7 +56,8 @@ pub(super) struct Known {
 
 impl Known {
     /// Takes in what it answers. What was counted before the alert was there is of other alerts; so
-    /// is what was counted within the shortest `group_wait` of its routes, unless its group is older.
+    /// is what was counted within the shortest `group_wait` of its routes, unless its group is
+    /// older.
     pub(super) fn take(&mut self, drilled: &Drilled, at_ms: u64, look: AlertmanagerLook) {
         if self.looked_ms > 0 {
             let look_ms = at_ms.saturating_sub(self.looked_ms).min(LOOK_MS_MAX);

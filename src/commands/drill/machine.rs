@@ -466,8 +466,8 @@ impl Machine {
         }
     }
 
-    /// Whether the alert is not in Alertmanager, and may still come back: one that was restarted gets
-    /// it again with Prometheus' next word, and whether the agent ended it is known soon.
+    /// Whether the alert is not in Alertmanager, and may still come back: one that was restarted
+    /// gets it again with Prometheus' next word, and whether the agent ended it is known soon.
     fn is_away(&mut self, at_ms: u64) -> bool {
         let has_look = self.alertmanagers.iter().any(|known| known.look.is_some());
         if !has_look || !alertmanager::is_over(&self.drilled, &self.alertmanagers) {

@@ -803,8 +803,8 @@ fn what_it_may_delay_or_mute_is_said_before() {
         check(&grouped, &firing(real, "pager", "alertname=LockwatchTaskDown namespace=shop"));
     assert!(joins.refusals[0].contains("may join a group that fires now, with LockwatchTaskDown{"));
     assert!(joins.warnings[0].contains("up to 30s later") && joins.warnings[0].contains("pager"));
-    let apart = check(&grouped, &firing(real, "pager", "alertname=LockwatchTaskDown namespace=eu"));
-    assert_eq!(apart.refusals.len(), 0, "{apart:?}");
+    let other = check(&grouped, &firing(real, "pager", "alertname=LockwatchTaskDown namespace=eu"));
+    assert_eq!(other.refusals.len(), 0, "{other:?}");
     // A receiver that notifies nobody is not delayed.
     let null = check(&grouped, &firing(real, "null", "alertname=LockwatchTaskDown namespace=shop"));
     assert_eq!(null.refusals.len(), 0, "{null:?}");
