@@ -22,11 +22,11 @@ struct Asked {
     body_max: usize,
 }
 
-/// Which row of [`ASKED`].
+/// Which row of the table of whom commands ask.
 pub const AGENT: usize = 0;
-/// Which row of [`ASKED`].
+/// Which row of the table of whom commands ask.
 pub const PROMETHEUS: usize = 1;
-/// Which row of [`ASKED`].
+/// Which row of the table of whom commands ask.
 pub const ALERTMANAGER: usize = 2;
 
 const ASKED: [Asked; 3] = [

@@ -1,7 +1,7 @@
 //! The command `lockwatch drill`: tries the way of an alert from the agent to a person, with a
 //! synthetic task, and says what failed.
 //!
-//! The loop asks and prints; what it means is decided by [`machine`], which has no clock and no
+//! The loop asks and prints; what it means is decided by `machine`, which has no clock and no
 //! socket.
 
 mod agent;
