@@ -116,8 +116,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::OfAnother { here } => write!(
                 f,
-                "This drill is another agent's, or ended with a restart of this one: this is {here} \
-                 now. Ask the agent that began it; of several behind one address, each by its own."
+                "This drill is another agent's, or ended with a restart of this one: this is \
+                 {here} now. Ask the agent that began it; of several behind one address, each by \
+                 its own."
             ),
             Refusal::Over(why) => {
                 let why = why.map(|why| format!(": {}", words(why))).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Real servers and clients, each started on a private port of 127.0.0.1 in a folder of its own,
 //! waited for until ready, and killed when dropped: Redis, ZooKeeper, workers, agents, Prometheus,
-//! Alertmanager, a receiver of its notifications, nginx before them, a browser, another web site, and
-//! faulty networks between them.
+//! Alertmanager, a receiver of its notifications, nginx before them, a browser, another web site,
+//! and faulty networks between them.
 //!
 //! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`,
 //! `AMTOOL`, `NGINX`, `CHROMEDRIVER` and `LOCKWATCH` point.

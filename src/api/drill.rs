@@ -15,7 +15,7 @@
 //!
 //! | status | when |
 //! |---|---|
-//! | 403 | the configuration has no `drill: true`, or another site's page asks |
+//! | 403 | no `drill: true` in the configuration; no login where others reach the agent; another site's page asks, or a name that is not of this machine where nobody logs in |
 //! | 404 | no such task; an id of another agent, or of a drill that is over, with the reason |
 //! | 409 | another drill runs: of which task, since when, who began it |
 //! | 429 | too early, `Retry-After` says for how many seconds: less than ten minutes after one that reached a notification, or may have, because nobody stopped it |

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::answer::{Dated, get, json, nullable};
+use super::config::AlertmanagerConfig;
 use super::exposition::{Labels, samples};
+use crate::config::parse_yaml;
 use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
 
@@ -17,14 +19,14 @@ pub struct Alertmanager {
 }
 
 /// What it says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Status {
     /// Its version; own builds may have none.
     pub version: String,
     /// How many others it is in a cluster with, itself included; 0 without a cluster.
     pub peers: usize,
-    /// Its configuration, as YAML.
-    pub config: String,
+    /// What stands in its configuration, or why that cannot be read.
+    pub config: Result<AlertmanagerConfig, String>,
 }
 
 #[derive(Deserialize)]
@@ -67,9 +69,6 @@ pub struct ReceivedAlert {
     pub annotations: Labels,
     /// A digest of its labels.
     pub fingerprint: String,
-    /// Which receivers its routes lead to.
-    #[serde(deserialize_with = "nullable")]
-    pub receivers: Vec<Named>,
     /// What holds it back.
     pub status: AlertStatus,
 }
@@ -148,22 +147,14 @@ impl Alertmanager {
         Ok(raw.map(|Dated { value, date }| {
             let peers = value.cluster.peers.len();
             let version = value.version_info.version;
-            Dated { value: Status { version, peers, config: value.config.original }, date }
+            let config = parse_yaml(&value.config.original, "configuration");
+            let config = config.map_err(|errors| errors.to_string());
+            let config = config.and_then(|config| AlertmanagerConfig::read(&config));
+            Dated { value: Status { version, peers, config }, date }
         }))
     }
 
-    /// The alerts that it has; with `name`, only those called so.
-    ///
-    /// # Errors
-    /// As above.
-    pub async fn alerts(&self, name: Option<&str>) -> Result<Option<Vec<ReceivedAlert>>, Trouble> {
-        let filter = name.map(|name| format!("alertname=\"{name}\""));
-        let filter = filter.map(|filter| format!("?filter={}", segment(&filter)));
-        let path = format!("/api/v2/alerts{}", filter.unwrap_or_default());
-        Ok(json(&self.server, &path).await?.map(|alerts| alerts.value))
-    }
-
-    /// The same in the groups in which they are notified.
+    /// The alerts that it has, in the groups in which they are notified.
     ///
     /// # Errors
     /// As above.

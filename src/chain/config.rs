@@ -3,8 +3,9 @@
 
 use serde_yaml::Value;
 
+use super::exposition::Labels;
 use super::matcher::{Matcher, matchers};
-use super::yaml::{is_on, list, ms, text, texts};
+use super::yaml::{is_on, list, ms, pairs, text, texts};
 use crate::text::identity::escape;
 
 /// Prometheus' default scrape and evaluation interval in milliseconds.
@@ -16,8 +17,6 @@ pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
 /// Alertmanager's default `group_interval` in milliseconds: the same for a group that was already
 /// notified.
 const GROUP_INTERVAL_DEFAULT_MS: u64 = 300_000;
-/// Alertmanager's default `resolve_timeout` in milliseconds.
-const RESOLVE_TIMEOUT_DEFAULT_MS: u64 = 300_000;
 
 /// A program whose configuration this is.
 #[derive(Debug)]
@@ -81,6 +80,8 @@ pub struct PrometheusConfig {
     pub relabels_alerts: bool,
     /// How often targets are scraped, unless their job says otherwise.
     pub scrape_interval_ms: Option<u64>,
+    /// What it adds to alerts.
+    pub external_labels: Labels,
     /// What it scrapes.
     pub jobs: Vec<JobConfig>,
 }
@@ -103,8 +104,6 @@ pub struct JobConfig {
 /// What stands in Alertmanager's configuration.
 #[derive(Clone, Debug)]
 pub struct AlertmanagerConfig {
-    /// When an alert of which nothing is heard any more counts as over.
-    pub resolve_timeout_ms: u64,
     /// All receivers.
     pub receivers: Vec<ReceiverConfig>,
     /// All routes, each with what it inherits.
@@ -176,6 +175,7 @@ impl PrometheusConfig {
             evaluation_interval_ms: ms(global, "evaluation_interval")?.filter(|ms| *ms > 0),
             scrape_interval_ms: ms(global, "scrape_interval")?.filter(|ms| *ms > 0),
             rule_query_offset_ms: ms(global, "rule_query_offset")?.unwrap_or(0),
+            external_labels: pairs(global, "external_labels"),
             has_rules: !list(root, "rule_files")?.is_empty(),
             has_alertmanagers: groups.iter().any(finds_something),
             relabels_alerts: std::iter::once(alerting)
@@ -245,11 +245,8 @@ impl AlertmanagerConfig {
             }
             None => {}
         }
-        let global = root.get("global").unwrap_or(&Value::Null);
         let rules = list(root, "inhibit_rules")?.iter().map(InhibitRule::read);
         Ok(AlertmanagerConfig {
-            resolve_timeout_ms: ms(global, "resolve_timeout")?
-                .unwrap_or(RESOLVE_TIMEOUT_DEFAULT_MS),
             receivers,
             routes,
             inhibit_rules: rules.collect::<Result<_, _>>()?,

@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 use serde_yaml::Value;
 
-use super::yaml::{text, texts};
+use super::yaml::{pairs, texts};
 
 /// What one label of an alert must be, or must not be.
 #[derive(Clone, Debug)]
@@ -58,10 +58,7 @@ pub(super) fn matchers(block: &Value, fields: [&str; 3]) -> Result<Vec<Matcher>,
         );
     }
     for (field, operator) in [(equal, "="), (patterns, "=~")] {
-        let entries = block.get(field).and_then(Value::as_mapping).into_iter().flatten();
-        for (label, value) in
-            entries.filter_map(|(label, value)| Some((text(label)?, text(value)?)))
-        {
+        for (label, value) in pairs(block, field) {
             all.push(Matcher::new(label, operator, value)?);
         }
     }

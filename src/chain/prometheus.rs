@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::answer::{Dated, get, no_answer, nullable};
+use super::config::PrometheusConfig;
 use super::exposition::{Labels, Sample, samples};
+use crate::config::parse_yaml;
 use crate::http::client::{Server, Trouble};
 use crate::paths::segment;
 
@@ -58,8 +60,6 @@ pub struct Target {
     pub health: String,
     /// As a duration: `15s`.
     pub scrape_interval: String,
-    /// The same.
-    pub scrape_timeout: String,
 }
 
 #[derive(Deserialize)]
@@ -78,8 +78,6 @@ pub struct Group {
     pub file: String,
     /// How often it is evaluated, in seconds.
     pub interval: f64,
-    /// How long the newest evaluation took, in seconds.
-    pub evaluation_time: f64,
     /// When it began, as RFC 3339.
     pub last_evaluation: String,
     /// The rules.
@@ -88,6 +86,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// How often it is evaluated, in milliseconds.
+    pub fn interval_ms(&self) -> u64 {
+        ms(self.interval)
+    }
+
     /// When the newest evaluation began, in milliseconds since the Unix epoch.
     pub fn evaluated_ms(&self) -> Option<i64> {
         lockwatch_watch::redis::rfc3339(self.last_evaluation.as_bytes())
@@ -113,6 +116,19 @@ pub struct Rule {
     /// What the rule adds.
     #[serde(deserialize_with = "nullable")]
     pub labels: Labels,
+}
+
+impl Rule {
+    /// How long an alert must be pending before it fires, in milliseconds.
+    pub fn for_ms(&self) -> u64 {
+        ms(self.duration)
+    }
+}
+
+/// Seconds as milliseconds.
+fn ms(seconds: f64) -> u64 {
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Deserialize)]
@@ -225,12 +241,14 @@ impl Prometheus {
         Ok(self.get("/api/v1/alertmanagers").await?.map(|it| it.value))
     }
 
-    /// Its configuration, as YAML.
+    /// What stands in its configuration; `None` also if that is none of Prometheus.
     ///
     /// # Errors
     /// As above.
-    pub async fn config(&self) -> Result<Option<String>, Trouble> {
-        Ok(self.get::<Config>("/api/v1/status/config").await?.map(|config| config.value.yaml))
+    pub async fn config(&self) -> Result<Option<PrometheusConfig>, Trouble> {
+        let config = self.get::<Config>("/api/v1/status/config").await?;
+        let config = config.and_then(|config| parse_yaml(&config.value.yaml, "").ok());
+        Ok(config.and_then(|config| PrometheusConfig::read(&config).ok()))
     }
 
     /// The newest samples that an expression gives.

@@ -1,5 +1,7 @@
 //! Values of the configurations of Prometheus and Alertmanager, as these programs read them.
 
+use std::collections::BTreeMap;
+
 use serde_yaml::Value;
 
 use crate::text::durations::parse_duration_ms;
@@ -27,6 +29,12 @@ pub(super) fn text(value: &Value) -> Option<String> {
 pub(super) fn texts(block: &Value, field: &str) -> Vec<String> {
     let items = block.get(field).and_then(Value::as_sequence).into_iter().flatten();
     items.filter_map(text).collect()
+}
+
+/// A mapping of plain values; none for any other value.
+pub(super) fn pairs(block: &Value, field: &str) -> BTreeMap<String, String> {
+    let entries = block.get(field).and_then(Value::as_mapping).into_iter().flatten();
+    entries.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 /// Whether a switch is on. These programs read YAML 1.1, where `yes` and `on` are booleans.

@@ -10,6 +10,7 @@ mod before;
 mod follow;
 mod hop;
 mod look;
+mod looks;
 mod machine;
 mod print;
 mod prometheus;

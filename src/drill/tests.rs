@@ -7,7 +7,8 @@ use super::*;
 
 /// Runs a timeline. Each line is `<seconds> <request> => <result>`, and what is reported.
 ///
-/// Requests: `start <seconds> [after <id>]`, `renew <id>`, `stop <id> [notified]`, `reload`, `look`.
+/// Requests: `start <seconds> [after <id>]`, `renew <id>`, `stop <id> [notified]`, `reload` and
+/// `look`.
 fn run(timeline: &str) {
     let mut drills = Drills::new("a".into());
     for line in timeline.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -38,7 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("patterns", &["clock", "config", "io", "published", "text"]),
     ("web", &["blocking", "config", "pem"]),
     ("http", &["api", "drill", "outputs", "paths", "pem", "published", "text", "trace", "web"]),
-    ("chain", &["http", "paths", "text"]),
+    ("chain", &["config", "http", "paths", "text"]),
     (
         "commands",
         &[

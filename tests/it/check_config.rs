@@ -122,8 +122,8 @@ fn a_file_that_cannot_be_meant_is_refused() {
     }
 }
 
-/// The cases PROM 27 and 30 among them: the change to the file of Prometheus or Alertmanager, when a
-/// task pages at worst, and what is warned about.
+/// The cases PROM 27 and 30 among them: the change to the file of Prometheus or Alertmanager, when
+/// a task pages at worst, and what is warned about.
 #[test]
 fn what_is_doubtful_is_warned_about() {
     let routes = "group_wait: 0s}";

@@ -145,7 +145,8 @@ fn configuration(
     let _ = writeln!(
         text,
         "  server {{\n    listen {address} ssl;\n    ssl_certificate {};\n    \
-         ssl_certificate_key {};\n    ssl_client_certificate {};\n    ssl_verify_client optional;\n    \
+         ssl_certificate_key {};\n    ssl_client_certificate {};\n    \
+         ssl_verify_client optional;\n    \
          location {LOGIN_PAGE} {{ default_type text/html; return 200 \"<html>sign in</html>\"; }}",
         certificate.certificate.display(),
         certificate.key.display(),

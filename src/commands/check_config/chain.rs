@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use clap::Args;
 use lockwatch_judge::spec::TaskSpec;
@@ -15,7 +14,7 @@ use crate::chain::config::{AlertmanagerConfig, LOOKBACK_MS, PrometheusConfig, qu
 use crate::chain::{Alertmanager, Dated, Group, Prometheus, Target, Trouble, without_api_path};
 use crate::clock::Clock;
 use crate::commands::ask::{ALERTMANAGER, Access, PROMETHEUS};
-use crate::config::{Config, OURS, parse_yaml};
+use crate::config::{Config, OURS};
 use crate::http::client::Server;
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::{escape, list};
@@ -85,8 +84,8 @@ pub(super) async fn ask(
         arguments.alertmanager_urls.iter().map(|url| plain(url)).collect();
     if !asked.is_empty() && !named.is_empty() && named.is_disjoint(&asked) {
         seen.warnings.push(format!(
-            "Prometheus notifies {}, which --alertmanager.url does not name: see that these are the \
-             same, or ask those",
+            "Prometheus notifies {}, which --alertmanager.url does not name: see that these are \
+             the same, or ask those",
             named.iter().map(|url| safe(url)).collect::<Vec<_>>().join(", ")
         ));
     }
@@ -136,10 +135,7 @@ impl Seen {
         let version = prometheus.version().await?;
         self.line(&of, &of_version(version.as_ref().map(|version| &*version.value)));
         self.clock(&of, version.and_then(|version| version.date));
-        let written = prometheus.config().await?;
-        let read = written.and_then(|yaml| {
-            PrometheusConfig::read(&parse_yaml(&yaml, "configuration").ok()?).ok()
-        });
+        let read = prometheus.config().await?;
         self.targets(prometheus, config, timing, read.as_ref()).await?;
         self.rules(prometheus, timing).await?;
         if read.as_ref().is_some_and(|read| read.relabels_alerts) {
@@ -161,7 +157,8 @@ impl Seen {
             };
             self.item("notifies", "nobody");
             self.broken.push(format!(
-                "{of} notifies no Alertmanager{why}, so no alert goes out: name one in its `alerting`"
+                "{of} notifies no Alertmanager{why}, so no alert goes out: name one in its \
+                 `alerting`"
             ));
         } else {
             self.item("notifies", &urls.iter().map(|url| safe(url)).collect::<Vec<_>>().join(", "));
@@ -200,8 +197,8 @@ impl Seen {
         if targets.is_empty() && agents.is_empty() {
             self.item("agents", "none");
             self.broken.push(format!(
-                "{of} scrapes no agent: add one to its `scrape_configs` (or a ServiceMonitor with the \
-                 labels that it selects)"
+                "{of} scrapes no agent: add one to its `scrape_configs` (or a ServiceMonitor with \
+                 the labels that it selects)"
             ));
             return Ok(());
         }
@@ -255,8 +252,8 @@ impl Seen {
             .collect();
         match (is_lax, taken.is_empty()) {
             (true, true) => self.warnings.push(format!(
-                "{of} scrapes agents without `honor_labels: true`, so any label of a target takes the \
-                 place of lockwatch's own of that name; set it"
+                "{of} scrapes agents without `honor_labels: true`, so any label of a target takes \
+                 the place of lockwatch's own of that name; set it"
             )),
             (true, false) => self.broken.push(format!(
                 "targets of {of} have labels that take the place of lockwatch's own: {}; set \
@@ -298,9 +295,9 @@ impl Seen {
         let Some(pages) = with_pages.first() else {
             self.item("rules", "none of lockwatch");
             self.broken.push(format!(
-                "{of} has not loaded lockwatch's rules: name lockwatch.rules.yml in its `rule_files` \
-                 and reload it (a file that is not there is no error), or give the PrometheusRule the \
-                 labels that it selects"
+                "{of} has not loaded lockwatch's rules: name lockwatch.rules.yml in its \
+                 `rule_files` and reload it (a file that is not there is no error), or give the \
+                 PrometheusRule the labels that it selects"
             ));
             return Ok(());
         };
@@ -309,7 +306,7 @@ impl Seen {
             .filter_map(|rule| rule.labels.get("rules").map(String::as_str))
             .collect();
         let is_ours = versions.iter().copied().eq(stated_version(RULES));
-        let interval_ms = ms_of(pages.interval);
+        let interval_ms = pages.interval_ms();
         self.item(
             "rules",
             &format!(
@@ -346,11 +343,8 @@ impl Seen {
         }
         self.too_slow(&of, "evaluates lockwatch's rules", interval_ms);
         timing.evaluation.slower(Delay::new(interval_ms, &of));
-        let held = pages
-            .rules
-            .iter()
-            .find(|rule| rule.name == DOWN)
-            .map_or(0, |rule| ms_of(rule.duration));
+        let held =
+            pages.rules.iter().find(|rule| rule.name == DOWN).map_or(0, |rule| rule.for_ms());
         let offset_ms = prometheus.behind_ms(&pages.name, RULES_INFO).await?;
         let past = held.saturating_add(offset_ms);
         if past > timing.offset.as_ref().map_or(0, |offset| offset.ms) {
@@ -388,9 +382,8 @@ impl Seen {
                  `repeat_interval`; run two as a cluster"
             ));
         }
-        let read = parse_yaml(&status.config, "configuration").map_err(|errors| errors.to_string());
-        match read.and_then(|yaml| AlertmanagerConfig::read(&yaml)) {
-            Ok(read) => self.routes(&read, &of, config, timing),
+        match &status.config {
+            Ok(read) => self.routes(read, &of, config, timing),
             Err(error) => self.warnings.push(format!("{of}: its configuration: {error}")),
         }
         Ok(())
@@ -433,9 +426,9 @@ impl Seen {
         let muted: Vec<_> = muted.map(|task| escape(task.name.as_bytes())).collect();
         if !muted.is_empty() {
             self.warnings.push(format!(
-                "{of} mutes {DOWN} of some tasks while that of a task with `severity: critical` fires \
-                 (its `inhibit_rules`): add `task` to `equal` there, or leave lockwatch's alerts out \
-                 (tasks: {})",
+                "{of} mutes {DOWN} of some tasks while that of a task with `severity: critical` \
+                 fires (its `inhibit_rules`): add `task` to `equal` there, or leave lockwatch's \
+                 alerts out (tasks: {})",
                 list(muted.into_iter(), SHOWN_MAX)
             ));
         }
@@ -499,10 +492,4 @@ fn of_version(version: Option<&str>) -> String {
         Some("") | None => "version not known".to_owned(),
         Some(version) => format!("version {}", safe(version)),
     }
-}
-
-/// Seconds of Prometheus as milliseconds.
-fn ms_of(seconds: f64) -> u64 {
-    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }

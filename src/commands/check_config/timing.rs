@@ -158,8 +158,8 @@ impl PageTiming {
         }
         for job in read.of_lockwatch().filter(|job| !job.honors_labels) {
             doubts.push(format!(
-                "the job {} lacks `honor_labels: true`, so any label of a target takes the place of \
-                 lockwatch's own of that name; set it",
+                "the job {} lacks `honor_labels: true`, so any label of a target takes the place \
+                 of lockwatch's own of that name; set it",
                 quoted(&job.name)
             ));
         }

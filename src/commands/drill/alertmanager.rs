@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::hop::{Step, listed};
+use super::looks::Looks;
 use super::prometheus::Drilled;
 use crate::chain::config::{AlertmanagerConfig, RouteConfig};
 use crate::chain::{
@@ -43,9 +44,8 @@ pub(super) struct Known {
     pub(super) arrived_ms: Option<u64>,
     /// When the longest `group_wait` of its routes can be over at the earliest.
     pub(super) due_ms: u64,
-    /// When it answered last, and the longest time between two answers.
-    pub(super) looked_ms: u64,
-    pub(super) look_ms: u64,
+    /// How long it takes to answer.
+    pub(super) looks: Looks,
     /// When the last two looks without the alert ended.
     pub(super) without_ms: [u64; 2],
     /// What it answered last; `None`: nothing.
@@ -59,11 +59,7 @@ impl Known {
     /// is what was counted within the shortest `group_wait` of its routes, unless its group is
     /// older.
     pub(super) fn take(&mut self, drilled: &Drilled, at_ms: u64, look: AlertmanagerLook) {
-        if self.looked_ms > 0 {
-            let look_ms = at_ms.saturating_sub(self.looked_ms).min(LOOK_MS_MAX);
-            self.look_ms = look_ms.max(self.look_ms);
-        }
-        self.looked_ms = at_ms;
+        self.looks.answered(at_ms);
         let waits: Vec<u64> = look
             .found(drilled)
             .flat_map(|(group, alert)| routes_of(self.config.as_ref(), group, alert))
@@ -90,9 +86,8 @@ impl Known {
         }
         (self.look, self.trouble) = (Some(look), None);
     }
-}
 
-impl Known {
+    /// What it had counted when it could notify the drill.
     fn waited(&self) -> Option<&Counted> {
         self.waited.as_ref().or(self.before.as_ref())
     }
@@ -146,7 +141,8 @@ pub(super) fn arrived(
         let labels = alert.labels.iter().map(|(name, value)| format!("{name}={value:?}"));
         return Step::failed(
             format!("Prometheus changes its labels on the way: {}", listed(labels)),
-            "see `alert_relabel_configs` in `alerting` of Prometheus: alertname and drill must stay",
+            "see `alert_relabel_configs` in `alerting` of Prometheus: alertname and drill must \
+             stay",
         );
     }
     match notified {
@@ -288,8 +284,8 @@ fn muted(found: &[Found<'_>]) -> Option<Step> {
     is_muted.then(|| {
         Step::failed(
             format!("muted now by the time intervals {}", listed(muted.concat())),
-            "drill at another time, or see `mute_time_intervals` and `active_time_intervals` of its \
-             route: it would wake nobody now",
+            "drill at another time, or see `mute_time_intervals` and `active_time_intervals` of \
+             its route: it would wake nobody now",
         )
     })
 }
@@ -342,8 +338,6 @@ pub(super) fn joined(drilled: &Drilled, all: &[Known]) -> Option<String> {
     Some(shown_alert(&other.labels))
 }
 
-/// How long a look at an Alertmanager may take: a few requests, each with its deadline.
-const LOOK_MS_MAX: u64 = 30_000;
 /// Within this time nothing else is notified, except what repeats often.
 const SHORT_MS: u64 = 10_000;
 
@@ -397,8 +391,8 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], at_ms: u64, late: bool)
         if let Some(other) = counted_together(drilled, all, counts) {
             return Step::Unseen(format!(
                 "requests of {} are counted together with those for {other}. See the receiver \
-                 itself, or start Alertmanager with --enable-feature=receiver-name-in-metrics (0.27 \
-                 and later)",
+                 itself, or start Alertmanager with --enable-feature=receiver-name-in-metrics \
+                 (0.27 and later)",
                 listed(since.keys())
             ));
         }
@@ -415,8 +409,8 @@ pub(super) fn notified(drilled: &Drilled, all: &[Known], at_ms: u64, late: bool)
                     since.answered,
                     listed(&receivers)
                 ),
-                "Alertmanager's log has the error (`Notify for alerts failed`): see the address and \
-             the secret of that integration",
+                "Alertmanager's log has the error (`Notify for alerts failed`): see the address \
+             and the secret of that integration",
             )
         }
         None if late && readable.len() < all.len() => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::alertmanager::{self, AlertmanagerLook, Known};
 use super::hop::{Hop, Step};
+use super::looks::{LOOK_MS_MAX, Looks};
 use super::prometheus::{self, Drilled, PrometheusLook};
 use crate::chain::{Alertmanagers, Trouble};
 
@@ -64,8 +65,6 @@ pub(super) struct Pace {
 
 /// How late what was said may be, for a process that is busy and a network.
 const SLACK_MS: u64 = 10_000;
-/// How long a look at a Prometheus may take: a few requests, each with its deadline.
-const LOOK_MS_MAX: u64 = 45_000;
 /// Prometheus repeats to Alertmanager each minute.
 const RESEND_MS: u64 = 60_000;
 /// How long an Alertmanager waits for each one before it in a cluster.
@@ -116,9 +115,7 @@ pub(super) struct Replica {
     hop: Hop,
     since_ms: u64,
     last: Result<Box<PrometheusLook>, Trouble>,
-    /// When it answered last, and the longest time between two answers.
-    looked_ms: u64,
-    look_ms: u64,
+    looks: Looks,
     /// When it scraped the agent last, by its clock; and how often since the first look.
     newest_scrape: f64,
     scrapes: u32,
@@ -137,8 +134,7 @@ impl Replica {
             hop: Hop::Scraped,
             since_ms: 0,
             last: Err(unasked()),
-            looked_ms: 0,
-            look_ms: 0,
+            looks: Looks::default(),
             newest_scrape: 0.0,
             scrapes: 0,
             failed: None,
@@ -149,11 +145,7 @@ impl Replica {
     }
 
     fn take(&mut self, at_ms: u64, look: Result<Box<PrometheusLook>, Trouble>) {
-        if self.looked_ms > 0 {
-            let look_ms = at_ms.saturating_sub(self.looked_ms).min(LOOK_MS_MAX);
-            self.look_ms = look_ms.max(self.look_ms);
-        }
-        self.looked_ms = at_ms;
+        self.looks.answered(at_ms);
         if let Ok(look) = &look {
             let newest =
                 look.mine.iter().chain(&look.agents).map(|it| it.value).fold(0.0, f64::max);
@@ -177,7 +169,7 @@ impl Replica {
     fn step(&self, drilled: &Drilled, at_ms: u64) -> Step {
         // One that answers slowly has not said yet how it is now.
         let is_asked = matches!(&self.last, Err(trouble) if *trouble == unasked());
-        let answer_ms = if is_asked { LOOK_MS_MAX } else { 2 * self.look_ms };
+        let answer_ms = if is_asked { LOOK_MS_MAX } else { self.looks.late_ms() };
         let late = at_ms.saturating_sub(self.since_ms) > self.pace.limit_ms(self.hop) + answer_ms;
         let look = match &self.last {
             Ok(look) => look,
@@ -501,7 +493,8 @@ impl Machine {
         let joined = alertmanager::joined(&self.drilled, &self.alertmanagers).is_some();
         let interval_ms = routes().map(|it| it.group_interval_ms).max().filter(|_| joined);
         // One that answers slowly has not said yet how it is now.
-        let answer_ms = self.alertmanagers.iter().map(|known| 2 * known.look_ms).max().unwrap_or(0);
+        let answer_ms =
+            self.alertmanagers.iter().map(|known| known.looks.late_ms()).max().unwrap_or(0);
         notified_ms(wait_ms + interval_ms.unwrap_or(0), self.alertmanagers.len()) + answer_ms
     }
 
@@ -545,8 +538,8 @@ impl Machine {
             }
             _ if waited_ms > self.limit_ms() + forgotten_ms => {
                 let saw = "it is over in Prometheus, and Alertmanager still has it";
-                let remedy = "Alertmanager ends it minutes after Prometheus' last word; see whether \
-                              Prometheus reaches it";
+                let remedy = "Alertmanager ends it minutes after Prometheus' last word; see \
+                              whether Prometheus reaches it";
                 self.fail(Hop::Resolved, Trouble::new(saw, remedy));
             }
             _ => {}

@@ -1,6 +1,5 @@
 //! What is known of the chain before a drill begins.
 
-use serde_yaml::Value;
 use tokio::time::sleep;
 
 use super::alertmanager::{Known, no_alertmanager};
@@ -12,9 +11,11 @@ use crate::alerts::{RULES as SHIPPED, stated_version};
 use crate::chain::config::{
     AlertmanagerConfig, INTERVAL_DEFAULT_MS, LOOKBACK_MS, PrometheusConfig, RouteConfig,
 };
-use crate::chain::{Alertmanager, Alertmanagers, Labels, Prometheus, Trouble, without_api_path};
+use crate::chain::{
+    Alertmanager, Alertmanagers, Group, Labels, Prometheus, Rule, Trouble, without_api_path,
+};
 use crate::clock::Clock;
-use crate::config::{AGENT_LABELS, parse_yaml};
+use crate::config::AGENT_LABELS;
 use crate::text::durations::{duration_text, parse_duration_ms};
 
 /// A drill lasts at most so long.
@@ -113,7 +114,6 @@ impl Survey {
         of(Hop::Rule, recorded(drilled, &look, false))?;
         self.rules(&shown, &look);
         let config = server.config().await.map_err(at(Hop::Scraped))?;
-        let config = config.and_then(|text| parse_yaml(&text, "Prometheus' configuration").ok());
         let behind_ms = match look.group() {
             Some(group) => server.behind_ms(&group.name, RULES).await.map_err(at(Hop::Rule))?,
             None => 0,
@@ -123,7 +123,7 @@ impl Survey {
         // Without its own metrics there is a deadline, too.
         let refused = server.notification_errors().await.unwrap_or_default();
         self.replicas.push(Replica::new(server.server.url.clone(), pace, refused));
-        self.added.extend(external_labels(config.as_ref()));
+        self.added.extend(config.map(|config| config.external_labels).unwrap_or_default());
         if let Some(target) = look.target() {
             let site = target.labels.iter().filter(|(name, _)| !AGENT_LABELS.contains(&&***name));
             self.added.extend(site.map(|(name, value)| (name.clone(), value.clone())));
@@ -215,11 +215,9 @@ impl Survey {
         };
         if let Some(status) = status {
             self.clock(&shown, status.date, clock);
-            let config = parse_yaml(&status.value.config, "its configuration");
-            let config = config.map_err(|error| error.to_string());
-            match config.and_then(|config| AlertmanagerConfig::read(&config)) {
+            match status.value.config {
                 Ok(config) => known.config = Some(config),
-                Err(why) => self.warnings.push(format!("the configuration of {shown} {why}")),
+                Err(why) => self.warnings.push(format!("{shown}: its configuration: {why}")),
             }
         }
         match at_alertmanager(server, drilled).await {
@@ -295,9 +293,7 @@ async fn targets(drilled: &Drilled, server: &Prometheus) -> Result<PrometheusLoo
 }
 
 /// How fast a Prometheus is. `behind_ms`: how far in the past its rules look.
-fn pace(look: &PrometheusLook, config: Option<&Value>, behind_ms: u64) -> Pace {
-    let config = config.and_then(|config| PrometheusConfig::read(config).ok());
-    let config = config.as_ref();
+fn pace(look: &PrometheusLook, config: Option<&PrometheusConfig>, behind_ms: u64) -> Pace {
     let of_target = look.target().and_then(|it| parse_duration_ms(&it.scrape_interval).ok());
     let of_jobs = config.and_then(|config| {
         let jobs = config.of_lockwatch().filter_map(|job| job.scrape_interval_ms);
@@ -305,28 +301,11 @@ fn pace(look: &PrometheusLook, config: Option<&Value>, behind_ms: u64) -> Pace {
     });
     let group = look.group();
     let rule = group.and_then(|group| group.rules.iter().find(|rule| is_the_alert(rule)));
-    let evaluation_ms = group.map_or(INTERVAL_DEFAULT_MS, |group| ms(group.interval));
+    let evaluation_ms = group.map_or(INTERVAL_DEFAULT_MS, Group::interval_ms);
     Pace {
         scrape_ms: of_target.or(of_jobs).unwrap_or(INTERVAL_DEFAULT_MS),
         evaluation_ms,
         offset_ms: config.map_or(0, |config| config.rule_query_offset_ms).max(behind_ms),
-        for_ms: rule.map_or(0, |rule| ms(rule.duration)),
+        for_ms: rule.map_or(0, Rule::for_ms),
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it saturates, and more than a day is too long anyhow"
-)]
-fn ms(seconds: f64) -> u64 {
-    (seconds * 1000.0).clamp(0.0, 86_400_000.0) as u64
-}
-
-fn external_labels(config: Option<&Value>) -> Labels {
-    let labels =
-        config.and_then(|config| config.get("global")?.get("external_labels")?.as_mapping());
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let labels = labels.into_iter().flatten();
-    labels.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }

@@ -71,7 +71,8 @@ fn alert(more: Value) -> Value {
 }
 
 fn group(receiver: &str, alerts: &[Value]) -> Value {
-    json!({"labels": {"alertname": "LockwatchTaskDown"}, "receiver": {"name": receiver}, "alerts": alerts})
+    let labels = json!({"alertname": "LockwatchTaskDown"});
+    json!({"labels": labels, "receiver": {"name": receiver}, "alerts": alerts})
 }
 
 const CONFIG: &str = "
@@ -98,9 +99,11 @@ impl World {
             groups: json!([{"name": "lockwatch.pages", "file": "lockwatch.rules.yml", "interval": 5,
                 "rules": [
                     {"name": "lockwatch:problem_seconds", "type": "recording", "health": "ok"},
-                    {"name": "LockwatchTaskDown", "type": "alerting", "health": "ok", "duration": 0}]}]),
+                    {"name": "LockwatchTaskDown", "type": "alerting", "health": "ok",
+                        "duration": 0}]}]),
             alerts: json!([{"labels": {"alertname": "LockwatchTaskDown", "drill": "outbound"},
-                "state": "firing", "activeAt": "2026-11-30T13:49:17.491866972Z", "value": "3e+00"}]),
+                "state": "firing", "activeAt": "2026-11-30T13:49:17.491866972Z",
+                "value": "3e+00"}]),
             notified: json!({"activeAlertmanagers": [{"url": "http://b:9093/api/v2/alerts"}],
                 "droppedAlertmanagers": []}),
             prometheus: None,

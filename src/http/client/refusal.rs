@@ -66,7 +66,8 @@ impl Server {
                 "write one that it takes",
             ),
             (429, _) => Trouble::new(
-                "it answers 429, as its rate limit, or the logins that it checks, leave no room now",
+                "it answers 429, as its rate limit, or the logins that it checks, leave no room \
+                 now",
                 "try again",
             ),
             (400, _) if self.url.starts_with("http://") && speaks_tls(&answer.body) => {

@@ -397,7 +397,8 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_task_problem_seconds",
         help: "A problem of the task: how long it has been active, 0 if there is evidence against \
             it; absent when unknown.",
-        source: OfTask(GaugesAt(&["drill", "problem", "severity", OWN_LABELS], problems::problems)) },
+        source: OfTask(GaugesAt(
+            &["drill", "problem", "severity", OWN_LABELS], problems::problems)) },
     Metric { name: "lockwatch_task_event_age_seconds",
         help: "An event of the task within 15 minutes, and how long ago it was.",
         source: OfTask(GaugesAt(&["problem", "severity", OWN_LABELS], problems::events)) },

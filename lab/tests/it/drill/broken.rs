@@ -45,15 +45,7 @@ struct Row {
 const ROW: Row = Row {
     what: "",
     changes: &[],
-    extent: Extent {
-        two_agents: false,
-        two_prometheis: false,
-        two_alertmanagers: false,
-        web_file: false,
-        nginx: false,
-        // An alert that could not be sent is sent again soon.
-        prometheus: &["--rules.alert.resend-delay=1s"],
-    },
+    extent: Extent::IMPATIENT,
     act: Act::None,
     arguments: &["outbound"],
     hop: None,
@@ -123,7 +115,13 @@ const ROWS: &[Row] = &[
         changes: &[(
             Prometheus,
             "",
-            "global: {scrape_interval: 1s}\nscrape_configs:\n  - job_name: lockwatch\n    static_configs: [{targets: [AGENTS]}]\nremote_write: [{url: \"http://DEAF/write\"}]\n",
+            concat!(
+                "global: {scrape_interval: 1s}\n",
+                "scrape_configs:\n",
+                "  - job_name: lockwatch\n",
+                "    static_configs: [{targets: [AGENTS]}]\n",
+                "remote_write: [{url: \"http://DEAF/write\"}]\n",
+            ),
         )],
         extent: Extent { prometheus: &[AGENT_MODE, "--storage.agent.path=data"], ..ROW.extent },
         hop: Some("scraped"),
@@ -161,7 +159,11 @@ const ROWS: &[Row] = &[
         changes: &[(
             Prometheus,
             "  - job_name: lockwatch\n",
-            "  - job_name: lockwatch\n    scheme: https\n    tls_config: {insecure_skip_verify: true}\n",
+            concat!(
+                "  - job_name: lockwatch\n",
+                "    scheme: https\n",
+                "    tls_config: {insecure_skip_verify: true}\n",
+            ),
         )],
         extent: Extent { web_file: true, ..ROW.extent },
         hop: Some("scraped"),
@@ -173,7 +175,11 @@ const ROWS: &[Row] = &[
         changes: &[(
             Prometheus,
             "  - job_name: lockwatch\n",
-            "  - job_name: lockwatch\n    relabel_configs: [{action: drop, source_labels: [__address__], regex: \".*\"}]\n",
+            concat!(
+                "  - job_name: lockwatch\n",
+                "    relabel_configs:\n",
+                "    - {action: drop, source_labels: [__address__], regex: \".*\"}\n",
+            ),
         )],
         hop: Some("scraped"),
         words: &["relabel_configs"],
@@ -184,7 +190,13 @@ const ROWS: &[Row] = &[
         changes: &[(
             Prometheus,
             "  - job_name: lockwatch\n",
-            "  - job_name: lockwatch\n    metric_relabel_configs: [{action: drop, source_labels: [__name__], regex: \"lockwatch_task_problem.*\"}]\n",
+            concat!(
+                "  - job_name: lockwatch\n",
+                "    metric_relabel_configs:\n",
+                "    - action: drop\n",
+                "      source_labels: [__name__]\n",
+                "      regex: \"lockwatch_task_problem.*\"\n",
+            ),
         )],
         hop: Some("scraped"),
         words: &["metric_relabel_configs"],
@@ -239,7 +251,12 @@ const ROWS: &[Row] = &[
         changes: &[(
             Rules,
             "      - record: instance:lockwatch_up\n        expr: |\n",
-            "      - record: instance:lockwatch_up\n        expr: |\n          (up or up offset 1s) * on () group_left () (up or on (__name__) scrape_duration_seconds) or \n",
+            concat!(
+                "      - record: instance:lockwatch_up\n",
+                "        expr: |\n",
+                "          (up or up offset 1s) * on () group_left ()\n",
+                "          (up or on (__name__) scrape_duration_seconds) or \n",
+            ),
         )],
         hop: Some("rule"),
         words: &["duplicate series"],
@@ -266,7 +283,10 @@ const ROWS: &[Row] = &[
         changes: &[(
             Prometheus,
             "alert_relabel_configs:\n",
-            "alert_relabel_configs:\n    - {action: drop, source_labels: [alertname], regex: LockwatchTask.*}\n",
+            concat!(
+                "alert_relabel_configs:\n",
+                "    - {action: drop, source_labels: [alertname], regex: LockwatchTask.*}\n",
+            ),
         )],
         hop: Some("alertmanager"),
         words: &["alert_relabel_configs"],
@@ -325,8 +345,21 @@ const ROWS: &[Row] = &[
         what: "the receiver lost its integration",
         changes: &[(
             Alertmanager,
-            "  - name: pager\n    webhook_configs:\n      - url: RECEIVERpager.example.com/operations\n        send_resolved: true\n        http_config: {authorization: {credentials_file: ",
-            "  - name: pager\n  - name: former\n    webhook_configs:\n      - url: RECEIVERpager.example.com/operations\n        send_resolved: true\n        http_config: {authorization: {credentials_file: ",
+            concat!(
+                "  - name: pager\n",
+                "    webhook_configs:\n",
+                "      - url: RECEIVERpager.example.com/operations\n",
+                "        send_resolved: true\n",
+                "        http_config: {authorization: {credentials_file: ",
+            ),
+            concat!(
+                "  - name: pager\n",
+                "  - name: former\n",
+                "    webhook_configs:\n",
+                "      - url: RECEIVERpager.example.com/operations\n",
+                "        send_resolved: true\n",
+                "        http_config: {authorization: {credentials_file: ",
+            ),
         )],
         hop: Some("receiver"),
         words: &["pager"],
@@ -339,7 +372,13 @@ const ROWS: &[Row] = &[
             (
                 Alertmanager,
                 "inhibit_rules:\n",
-                "time_intervals:\n  - name: always\n    time_intervals: [{times: [{start_time: \"00:00\", end_time: \"24:00\"}]}]\ninhibit_rules:\n",
+                concat!(
+                    "time_intervals:\n",
+                    "  - name: always\n",
+                    "    time_intervals:\n",
+                    "    - times: [{start_time: \"00:00\", end_time: \"24:00\"}]\n",
+                    "inhibit_rules:\n",
+                ),
             ),
             (
                 Alertmanager,
@@ -349,12 +388,19 @@ const ROWS: &[Row] = &[
             (
                 Alertmanager,
                 "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n",
-                "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n          mute_time_intervals: [always]\n",
+                concat!(
+                    "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n",
+                    "          mute_time_intervals: [always]\n",
+                ),
             ),
             (
                 Alertmanager,
                 "            - matchers: [severity!=\"critical\"]\n              receiver: chat\n",
-                "            - matchers: [severity!=\"critical\"]\n              receiver: chat\n              mute_time_intervals: [always]\n",
+                concat!(
+                    "            - matchers: [severity!=\"critical\"]\n",
+                    "              receiver: chat\n",
+                    "              mute_time_intervals: [always]\n",
+                ),
             ),
         ],
         hop: Some("notified"),
@@ -367,12 +413,20 @@ const ROWS: &[Row] = &[
             (
                 Alertmanager,
                 "inhibit_rules:\n",
-                "time_intervals:\n  - name: then\n    time_intervals: [{years: [\"1999\"]}]\ninhibit_rules:\n",
+                concat!(
+                    "time_intervals:\n",
+                    "  - name: then\n",
+                    "    time_intervals: [{years: [\"1999\"]}]\n",
+                    "inhibit_rules:\n",
+                ),
             ),
             (
                 Alertmanager,
                 "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n",
-                "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n          active_time_intervals: [then]\n",
+                concat!(
+                    "        - matchers: [alertname=~\"LockwatchTask(Down|Split)\"]\n",
+                    "          active_time_intervals: [then]\n",
+                ),
             ),
         ],
         hop: Some("notified"),

@@ -47,7 +47,7 @@ pub(super) enum Text {
     /// Prometheus' configuration: `AGENTS` and `ALERTMANAGERS` stand for lists of addresses,
     /// `DEAF` for an address where nobody listens.
     Prometheus,
-    /// Alertmanager's configuration: `RECEIVER` stands for the URL of the receiver, `DEAF` as above,
+    /// Alertmanager's configuration: `RECEIVER` is the URL of the receiver, `DEAF` as above,
     /// `REFUSING` for a URL that answers with the status that follows.
     Alertmanager,
 }
@@ -57,7 +57,7 @@ pub(super) enum Text {
 pub(super) type Change = (Text, &'static str, &'static str);
 
 /// How many there are of what may be doubled, and what goes before them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// Two agents with the same tasks.
     pub(super) two_agents: bool,
@@ -71,6 +71,22 @@ pub(super) struct Extent {
     pub(super) nginx: bool,
     /// Additional arguments of Prometheus.
     pub(super) prometheus: &'static [&'static str],
+}
+
+impl Extent {
+    /// One of each.
+    pub(super) const SINGLE: Extent = Extent {
+        two_agents: false,
+        two_prometheis: false,
+        two_alertmanagers: false,
+        web_file: false,
+        nginx: false,
+        prometheus: &[],
+    };
+    /// Prometheus sends alerts again each second, so that Alertmanager gives them up after four: by
+    /// default it is a minute, and four.
+    pub(super) const IMPATIENT: Extent =
+        Extent { prometheus: &["--rules.alert.resend-delay=1s"], ..Extent::SINGLE };
 }
 
 /// A running chain.
@@ -189,7 +205,7 @@ impl Chain {
             .replace(&format!("job_name: {}/", self.folder.path().display()), "job_name: ")
     }
 
-    /// Waits until each Prometheus has looked for targets and Alertmanagers, and has found what there
+    /// Waits until each Prometheus has looked for targets and Alertmanagers, and found what there
     /// is to be found: what fires before is sent a minute later.
     async fn settle(&self) {
         for prometheus in &self.prometheis {
@@ -371,7 +387,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(ALERTS).join(name)).unwrap()
 }
 
-/// The agent's tasks, all of which are held: nobody's with either severity, and one of the example's
+/// The agent's tasks, all of them held: nobody's with either severity, and one of the example's
 /// team.
 fn agent(redis: &Redis) -> String {
     let task = |(name, labels): (&str, &str)| {

@@ -8,16 +8,6 @@ use tokio::task::LocalSet;
 
 use super::chain::{Chain, Extent, PATIENCE, Text, redis};
 
-/// Prometheus sends alerts again each second, so that Alertmanager gives them up after four: by
-/// default it is a minute, and four.
-const IMPATIENT: Extent = Extent {
-    two_agents: false,
-    two_prometheis: false,
-    two_alertmanagers: false,
-    web_file: false,
-    nginx: false,
-    prometheus: &["--rules.alert.resend-delay=1s"],
-};
 /// Without a sign of its command a drill goes on for 30 s.
 const SOON: Duration = Duration::from_secs(60);
 /// The alert stays in its group, so that the drill goes on until it is killed.
@@ -26,7 +16,7 @@ const NOBODY_NOTIFIED: &[super::chain::Change] =
 
 async fn in_the_middle() -> (Redis, Chain, Child) {
     let redis = redis().await;
-    let chain = Chain::start(&redis, IMPATIENT, NOBODY_NOTIFIED).await;
+    let chain = Chain::start(&redis, Extent::IMPATIENT, NOBODY_NOTIFIED).await;
     let drill = chain.command(&["outbound"]).spawn().unwrap();
     chain.alerted("drill", "outbound").await;
     (redis, chain, drill)
@@ -58,7 +48,7 @@ async fn a_drill_is_stopped_from_elsewhere() {
     LocalSet::new()
         .run_until(async {
             let redis = redis().await;
-            let extent = Extent { two_agents: true, ..IMPATIENT };
+            let extent = Extent { two_agents: true, ..Extent::IMPATIENT };
             let chain = Chain::start(&redis, extent, NOBODY_NOTIFIED).await;
             let mut drill = chain.command(&["outbound"]).spawn().unwrap();
             chain.alerted("drill", "outbound").await;

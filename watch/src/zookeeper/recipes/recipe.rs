@@ -7,8 +7,8 @@ pub trait Recipe: Sync {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Whether a contender always ends with its client's session. One that does not was left behind,
-    /// or made by somebody else.
+    /// Whether a contender always ends with its client's session. One that does not was left
+    /// behind, or made by somebody else.
     fn is_ephemeral(&self) -> bool {
         true
     }
